@@ -13,7 +13,8 @@ import asyncio
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -90,11 +91,9 @@ class Head:
         self._kept: dict[str, bytes] = {}  # code by its hash; a restarted controller may not have it
         self._checking = False
 
-    async def about(self, version: str, timeout: float) -> call_messages.Described:
-        found: call_messages.Described = await calls.ask(
-            self._channel, self.access, call_messages.AboutReply(version), timeout
-        )
-        return found
+    async def ask(self, request: msgspec.Struct, timeout: float = 30.0) -> Any:
+        """The answer of the controller's process. Raises CallError."""
+        return await calls.ask(self._channel, self.access, request, timeout)
 
     async def keep(self, blobs: Iterable[bytes]) -> None:
         """Leaves code with the controller, where hosts find it by its hash; called before the message that names
@@ -108,9 +107,7 @@ class Head:
                     f"the code has {len(blob):,} bytes, and {framing.MESSAGE - ROOM:,} may travel: a large array "
                     f"that the function closes over is part of its code; pass it as an argument"
                 )
-            kept: call_messages.KeepReply = await calls.ask(
-                self._channel, self.access, call_messages.Keep(blob)
-            )
+            kept: call_messages.KeepReply = await self.ask(call_messages.Keep(blob))
             if kept.hash != name:
                 raise calls.CallError(f"the controller kept code {name[:12]} as {kept.hash[:12]}")
             self._kept[name] = blob
@@ -139,37 +136,10 @@ class Head:
     async def _keep_missing(self, names: list[str]) -> None:
         for first in range(0, len(names), call_messages.MOST_HASHES):
             request = call_messages.Lacks(tuple(names[first : first + call_messages.MOST_HASHES]))
-            found: call_messages.Lacking = await calls.ask(self._channel, self.access, request)
+            found: call_messages.Lacking = await self.ask(request)
             for name in found.hashes:
                 if (blob := self._kept.get(name)) is not None:  # it may have been forgotten meanwhile
-                    await calls.ask(self._channel, self.access, call_messages.Keep(blob))
-
-    async def status(self) -> bytes:
-        found: call_messages.Report = await calls.ask(self._channel, self.access, call_messages.Status())
-        return found.json
-
-    async def seen(self, timeout: float) -> dict[str, tuple[int, int]]:
-        """How long computations took lately, by their names."""
-        found: call_messages.StepTimes = await calls.ask(
-            self._channel, self.access, call_messages.SeenReply(), timeout
-        )
-        return found.seen
-
-    async def seen_of(
-        self, clients: Iterable[int], timeout: float
-    ) -> Mapping[int, Mapping[str, tuple[int, int]]]:
-        """The same for each of these clients, by the controller's numbers of them."""
-        found: call_messages.StepTimes = await calls.ask(
-            self._channel, self.access, call_messages.SeenReply(tuple(clients)), timeout
-        )
-        return found.by_client
-
-    async def permit(self, clients: Iterable[tuple[int, str]], timeout: float) -> call_messages.Permitted:
-        """A permit that proves to hosts which runs belong to these clients."""
-        found: call_messages.Permitted = await calls.ask(
-            self._channel, self.access, call_messages.Permit(tuple(clients)), timeout
-        )
-        return found
+                    await self.ask(call_messages.Keep(blob))
 
     async def close(self) -> None:
         await self._channel.close()
@@ -197,7 +167,6 @@ class Remote:
         self._sources: dict[int, SentOffer] = {}  # by transfer
         self._sinks: dict[int, ArraySink] = {}  # by request
         self._shards: dict[int, int] = {}  # by request: the only shard that it wants, until its contents come
-        self._coming: dict[int, int] = {}  # transfer -> request
         self._arrived: dict[int, Array] = {}  # by request
 
     # --- any thread -----------------------------------------------------------------------------------------
@@ -265,19 +234,17 @@ class Remote:
                 self._sources.pop(transfer, None)
             case e.GetStarted(request=request, shard=shard):
                 self._shards[request] = shard
-            case e.OpenRecv(transfer=transfer, buffer=request, target=layout):
+            case e.OpenRecv(buffer=request, target=layout):
                 assert layout is not None
-                self._coming[transfer] = request
                 self._sinks[request] = ArraySink(layout, self._shards.pop(request))
             case e.Fill(buffer=request, chunk=chunk):
                 self._sinks[request].fill(chunk, self.node.contents)
-            case e.Received(transfer=transfer, blame=blame):
-                request = self._coming.pop(transfer)
+            case e.Received(request=request, blame=blame):
                 sink = self._sinks.pop(request)
                 if blame is None:
                     self._arrived[request] = sink.array()
-            case e.GetAgain(request=request, transfer=transfer):
-                del self._coming[transfer], self._sinks[request]
+            case e.GetAgain(request=request):
+                del self._sinks[request]
             case _:
                 self._forget(effect)
         self._heard(effect)
@@ -304,5 +271,11 @@ class Remote:
 
     # --- the end ------------------------------------------------------------------------------------------------
 
-    async def stop(self) -> None:
+    async def leave(self, patience: float) -> None:
+        """Says goodbye, waits at most so long for the answer, and stops."""
+        if self.client.state in ("new", "open", "away"):
+            self.act(lambda client, now: client.close(now))
+        until = time.monotonic() + patience
+        while self.client.state == "closing" and time.monotonic() < until:
+            await asyncio.sleep(0.005)
         await self.node.stop()

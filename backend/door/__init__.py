@@ -10,7 +10,7 @@ An arrow goes down only: pyproject.toml has their order. All but `server` are wi
 
 from __future__ import annotations
 
-from .cluster import ClusterRefused, ServedCluster, session_devices_of
+from .cluster import ClusterRefused, ServedCluster, SessionLine, session_devices_of
 from .protocol import GrpcIfrtSessionMetadata, IfrtProxyVersion, StatusCode
 from .server import (
     SERVICE,

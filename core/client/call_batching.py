@@ -32,10 +32,6 @@ ANSWERED: dict[type, tuple[str, str]] = {
 
 
 class CallBatching:
-    __slots__ = (
-        "_batch", "_carried", "_in_flight", "_lasts", "_linger", "_lingered", "_messages", "_out", "_pipe", "gathered",
-    )  # fmt: skip
-
     def __init__(self, limits: Limits, out: list[Command]) -> None:
         self._pipe, self._linger, self._batch = limits.pipe, limits.linger, limits.batch
         self._out = out

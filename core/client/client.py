@@ -16,20 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .. import protocol as p
 from ..model import Hosts, Illegal, Program, Range, SliceSpec, Value, ranges
-from ..protocol import (
-    CONTROLLER,
-    CallsMade,
-    Cancel,
-    Command,
-    Connected,
-    Disconnected,
-    Event,
-    MessageReceived,
-    Open,
-    ReleaseSlice,
-    Wakeup,
-)
 from ..transfer import CHUNK, POOL, Transfer
 from .call_batching import CallBatching
 from .client_limits import MAY_CALL, SESSION, Blocked, Limits, Submitted
@@ -55,7 +43,7 @@ class Client:
         if weight < 1:
             raise Illegal(f"a client's weight is a whole number of at least 1, not {weight}")
         self.limits = limits if limits is not None else Limits()
-        state = self._state = ClientState(Open(name, weight, priority), self.limits)
+        state = self._state = ClientState(p.Open(name, weight, priority), self.limits)
         self._out = state.out
         self._batching = CallBatching(self.limits, state.out)
         self._calls = OutgoingCalls(state, self._batching)
@@ -156,7 +144,9 @@ class Client:
                 index += 1
                 continue
             first, count = (arg, 1) if isinstance(arg, int) else (arg.first, arg.count)
-            state.check_buffers(first, count)
+            held = state.buffers.get(first)
+            if held is None or held.count != count:
+                state.check_buffers(first, count)
             index += count
         if known.donates and not ranges.once([arg for arg in named if not isinstance(arg, bytes)]):
             _check_donated_once(ranges.each(named), known.donates)
@@ -177,7 +167,7 @@ class Client:
             )
         if run in state.runs and run not in state.cancelled:
             state.cancelled.add(run)
-            self._calls.call(Cancel(run), now)
+            self._calls.call(p.Cancel(run), now)
 
     def waited(self, run: int, now: int) -> None:
         """The user's code was waiting for this run's end, and could go on from `now` on: the next call depends on it.
@@ -298,7 +288,7 @@ class Client:
         self._may_call()
         if not self._calls.room():
             return self._block("calls wait for the controller")
-        self._calls.call(ReleaseSlice(name), now)
+        self._calls.call(p.ReleaseSlice(name), now)
         return None
 
     def close(self, now: int) -> None:
@@ -307,13 +297,13 @@ class Client:
 
     # --- the machine --------------------------------------------------------------------------------------
 
-    def handle(self, event: Event, now: int) -> list[Command]:
-        if isinstance(event, MessageReceived):
+    def handle(self, event: p.Event, now: int) -> list[p.Command]:
+        if isinstance(event, p.MessageReceived):
             if type(event.message) in DATA:
                 self._transfers.came(event, now)
             elif self._state.phase in HEARS:
                 self._session.came(event.message, now)
-        elif not isinstance(event, CallsMade):
+        elif not isinstance(event, p.CallsMade):
             self._told(event, now)
         retries, transfers = self._retries, self._transfers
         if retries.waiting or retries.asking:
@@ -326,16 +316,16 @@ class Client:
         self._out.clear()
         return said
 
-    def _told(self, event: Event, now: int) -> None:
+    def _told(self, event: p.Event, now: int) -> None:
         match event:
-            case Wakeup():
+            case p.Wakeup():
                 if self._state.phase == "open":
                     self._batching.send(now)
-            case Connected(peer=peer):
-                if peer == CONTROLLER and (self._state.phase, "connected") in SESSION:
+            case p.Connected(peer=peer):
+                if peer == p.CONTROLLER and (self._state.phase, "connected") in SESSION:
                     self._session.connected(now)
-            case Disconnected(peer=peer):
-                if peer == CONTROLLER:
+            case p.Disconnected(peer=peer):
+                if peer == p.CONTROLLER:
                     self._session.disconnected(event, now)
                 else:
                     self._transfers.host_lost(event, now)

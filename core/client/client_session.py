@@ -15,41 +15,8 @@ from typing import Any
 
 import msgspec
 
+from .. import protocol as p
 from ..model import Range, ranges, spans
-from ..protocol import (
-    CONTROLLER,
-    Blame,
-    BuffersReady,
-    Call,
-    CallRefused,
-    ClientMessages,
-    Close,
-    CloseSession,
-    Command,
-    ConnectionClosed,
-    ContentsReady,
-    Disconnected,
-    Ended,
-    Get,
-    GetAccepted,
-    GetStarted,
-    LogLine,
-    Opened,
-    ProgramCompiled,
-    ProgramTold,
-    Put,
-    PutAccepted,
-    PutStarted,
-    Refused,
-    Register,
-    RunEnded,
-    Send,
-    Stalled,
-    Submit,
-    Unblocked,
-    View,
-    Waiting,
-)
 from .call_batching import TO_CONTROLLER, CallBatching
 from .client_limits import SESSION
 from .client_state import ClientState, awaited
@@ -59,8 +26,6 @@ from .retries import Retries
 
 
 class ClientSession:
-    __slots__ = ("_batching", "_calls", "_notes", "_out", "_retries", "_state", "_transfers", "_trying")
-
     def __init__(
         self, state: ClientState, batching: CallBatching, calls: OutgoingCalls, retries: Retries,
         transfers: ContentTransfers,
@@ -69,9 +34,9 @@ class ClientSession:
         self._retries, self._transfers = retries, transfers
         self._out, self._trying = state.out, retries.trying
         self._notes: dict[type, Callable[[Any, int], str]] = {
-            Ended: self._ended, ContentsReady: self._ready, PutAccepted: self._taking, GetAccepted: self._sending,
-            Refused: self._refused, Opened: self._opened, Waiting: self._waiting, Stalled: self._stalled,
-            ConnectionClosed: self._goodbye, ProgramCompiled: self._compiled,
+            p.Ended: self._ended, p.ContentsReady: self._ready, p.PutAccepted: self._taking,
+            p.GetAccepted: self._sending, p.Refused: self._refused, p.Opened: self._opened, p.Waiting: self._waiting,
+            p.Stalled: self._stalled, p.ConnectionClosed: self._goodbye, p.ProgramCompiled: self._compiled,
         }  # fmt: skip
 
     # --- connections ----------------------------------------------------------------------------------------
@@ -92,7 +57,7 @@ class ClientSession:
             opening = msgspec.structs.replace(
                 opening, client=state.number, held=held, open_runs=open_runs, start=state.start
             )
-        self._out.append(Send(TO_CONTROLLER, opening))
+        self._out.append(p.Send(TO_CONTROLLER, opening))
         if again:
             self._repeat()
         self._batching.send(now)
@@ -100,18 +65,20 @@ class ClientSession:
     def _repeat(self) -> None:
         """Programs end with a session, and so do gets, whose contents were on their way."""
         state, gathered = self._state, self._batching.gathered
-        new = {call.program for call in gathered if isinstance(call, Register)}
+        new = {call.program for call in gathered if isinstance(call, p.Register)}
         for name, ir in self._calls.told_programs().items():
             if name not in new:
-                self._out.append(Send(TO_CONTROLLER, Register(name, ir, name in state.untold)))
+                self._out.append(p.Send(TO_CONTROLLER, p.Register(name, ir, name in state.untold)))
         unsent = _named_by(gathered)
-        blame = Blame("client-lost", f"the connection to the controller was lost meanwhile: {state.why_away}")
+        blame = p.Blame(
+            "client-lost", f"the connection to the controller was lost meanwhile: {state.why_away}"
+        )
         for kind, name in [request for request in state.requests if request not in unsent]:
             del state.requests[kind, name]
             if kind == "get":
                 self._refuse("get", name, blame)  # what became of a put, the controller says
 
-    def disconnected(self, event: Disconnected, now: int) -> None:
+    def disconnected(self, event: p.Disconnected, now: int) -> None:
         state = self._state
         self._transfers.said.append(event)
         if (state.phase, "disconnected") not in SESSION:
@@ -119,37 +86,37 @@ class ClientSession:
         state.phase = SESSION[state.phase, "disconnected"]
         state.waits.clear()
         state.why_away = event.reason or "the connection ended"
-        self._out.append(LogLine(f"the controller is out of reach: {state.why_away}"))
+        self._out.append(p.LogLine(f"the controller is out of reach: {state.why_away}"))
         if state.phase == "closed":
-            self._end(Blame("client-lost", "the session was closed"), now)
+            self._end(p.Blame("client-lost", "the session was closed"), now)
         elif not event.anew:
             # The lease is over: a controller that lives has given up what this session had told it, and one that is
             # restarted knows nothing of it. What has not left yet waits for either of them.
-            self._end_sent(Blame("client-lost", f"the controller is unreachable: {state.why_away}"), now)
+            self._end_sent(p.Blame("client-lost", f"the controller is unreachable: {state.why_away}"), now)
 
     def close(self, now: int) -> None:
         """Goodbye: what was called before still leaves; runs that have not ended are given up."""
         state, was = self._state, self._state.phase
         state.phase = SESSION[was, "close"]
         if state.phase == "closing" and was != "closing":
-            self._batching.gather(CloseSession())
+            self._batching.gather(p.CloseSession())
             self._batching.send_all(now)
         if state.phase == "closed" and was != "closed":
-            self._end(Blame("client-lost", "the session was closed"), now)
+            self._end(p.Blame("client-lost", "the session was closed"), now)
 
-    def _end(self, blame: Blame, now: int) -> None:
+    def _end(self, blame: p.Blame, now: int) -> None:
         """Nothing will be heard any more: whatever was waited for ends now."""
         state = self._state
         self._batching.gathered.clear()
         self._end_sent(blame, now)
-        self._out += [ProgramTold(program, blame=blame) for program in state.untold]
+        self._out += [p.ProgramTold(program, blame=blame) for program in state.untold]
         state.untold.clear()
         state.waits.clear()
         if state.blocked:
             state.blocked = False
-            self._out.append(Unblocked())  # so that the user calls, and is told that the session is closed
+            self._out.append(p.Unblocked())  # so that the user calls, and is told that the session is closed
 
-    def _end_sent(self, blame: Blame, now: int) -> None:
+    def _end_sent(self, blame: p.Blame, now: int) -> None:
         """End all that was called and may have left. Programs are registered again with the next connection."""
         state = self._state
         unsent = _named_by(self._batching.gathered)
@@ -160,7 +127,7 @@ class ClientSession:
             state.cancelled.discard(run)
             held = self._trying.pop(run, None)
             if held is None:
-                self._out.append(RunEnded(run, blame))
+                self._out.append(p.RunEnded(run, blame))
             else:
                 self._retries.ended(held, blame, now)
         for kind, name in requests:
@@ -176,7 +143,7 @@ class ClientSession:
 
     def came(self, message: Any, now: int) -> None:
         state, batching = self._state, self._batching
-        notes = message.notes if type(message) is ClientMessages else (message,)
+        notes = message.notes if type(message) is p.ClientMessages else (message,)
         self._retries.announced = notes
         for note in notes:
             act = self._notes.get(type(note))
@@ -193,7 +160,7 @@ class ClientSession:
 
     # Each returns what is wrong with the note; "" if nothing is.
 
-    def _ended(self, note: Ended, now: int) -> str:
+    def _ended(self, note: p.Ended, now: int) -> str:
         state, run, blame = self._state, note.run, note.blame
         results = state.runs.pop(run, None)
         if results is None:
@@ -210,12 +177,12 @@ class ClientSession:
                 first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
                 state.settle(first, "failed" if held is None else "spoilt", count)
         if held is None:
-            self._out.append(RunEnded(run, blame))
+            self._out.append(p.RunEnded(run, blame))
         else:
             self._retries.ended(held, blame, now)
         return ""
 
-    def _ready(self, note: ContentsReady, now: int) -> str:
+    def _ready(self, note: p.ContentsReady, now: int) -> str:
         state = self._state
         named = [(each, 1) if isinstance(each, int) else (each.first, each.count) for each in note.buffers]
         for first, count in named:
@@ -231,30 +198,30 @@ class ClientSession:
             self._tell_buffers(changed, note.blame)
         return ""
 
-    def _tell_buffers(self, buffers: Sequence[int | Range], blame: Blame | None) -> None:
+    def _tell_buffers(self, buffers: Sequence[int | Range], blame: p.Blame | None) -> None:
         if self._retries.buffers:
             buffers = self._retries.told(ranges.each(buffers), blame)
         if buffers:
-            told = BuffersReady(tuple(buffers), blame)
+            told = p.BuffersReady(tuple(buffers), blame)
             self._out.append(told)
             if blame is not None:
                 self._transfers.said.append(told)
 
-    def _taking(self, note: PutAccepted, now: int) -> str:
+    def _taking(self, note: p.PutAccepted, now: int) -> str:
         if not self._answered("put", note.buffer):
             return f"it takes buffer {note.buffer}, which was not put, or was taken before"
         self._state.waits.pop(-note.buffer, None)
-        self._tell(PutStarted(self._retries.named(note.buffer), note.transfer, note.layout))
+        self._tell(p.PutStarted(self._retries.named(note.buffer), note.transfer, note.layout))
         return ""
 
-    def _sending(self, note: GetAccepted, now: int) -> str:
+    def _sending(self, note: p.GetAccepted, now: int) -> str:
         if not self._answered("get", note.request):
             return f"it answers request {note.request}, which was not made, or was answered before"
         request = self._retries.named_get(note.request)
-        self._tell(GetStarted(request, note.transfer, note.layout, note.rows, note.shard))
+        self._tell(p.GetStarted(request, note.transfer, note.layout, note.rows, note.shard))
         return ""
 
-    def _refused(self, note: Refused, now: int) -> str:
+    def _refused(self, note: p.Refused, now: int) -> str:
         if note.what in ("put", "get"):
             self._answered(note.what, note.name)
         if note.what == "put":
@@ -264,48 +231,48 @@ class ClientSession:
         self._refuse(note.what, note.name, note.blame)
         return ""
 
-    def _refuse(self, what: str, name: int, blame: Blame, again: bool = True) -> None:
+    def _refuse(self, what: str, name: int, blame: p.Blame, again: bool = True) -> None:
         """By the controller's name. `again`: a get may be asked again."""
         if what == "put":
             name = self._retries.named(name)
         elif what in ("get", "sending"):
             name = self._retries.named_get(name)
-        refused = CallRefused(what, name, blame)
+        refused = p.CallRefused(what, name, blame)
         if what == "sending":  # Received will tell the user, once
             self._transfers.said.append(refused)
         elif what != "get" or not self._retries.get_ended(name, blame, again):
             self._tell(refused)
 
-    def _opened(self, note: Opened, now: int) -> str:
+    def _opened(self, note: p.Opened, now: int) -> str:
         self._state.number, self._state.start = note.client, note.start
         self._transfers.said.append(note)
         return ""
 
-    def _compiled(self, note: ProgramCompiled, now: int) -> str:
+    def _compiled(self, note: p.ProgramCompiled, now: int) -> str:
         state, program = self._state, note.program
         state.waits.pop(awaited(program), None)
         if program in state.untold:
             del state.untold[program]
-            self._out.append(ProgramTold(program, note.about, note.blame))
+            self._out.append(p.ProgramTold(program, note.about, note.blame))
         elif program in state.programs or not 0 < program <= state.last_program:
             return f"it tells that program {program} is compiled, which nobody asked, or it told before"
         return ""  # or it was unregistered meanwhile
 
-    def _waiting(self, note: Waiting, now: int) -> str:
+    def _waiting(self, note: p.Waiting, now: int) -> str:
         what = awaited(note.program) if note.program else note.run
         self._awaits(what, note.reason, now - note.age)
         if note.reason:
-            self._out.append(LogLine(f"{_called(what)} waits: {note.reason}", passing=True))
+            self._out.append(p.LogLine(f"{_called(what)} waits: {note.reason}", passing=True))
         return ""
 
-    def _stalled(self, note: Stalled, now: int) -> str:
+    def _stalled(self, note: p.Stalled, now: int) -> str:
         where = f" on island {note.island!r}" if note.island else ""
         missing = f"; hosts {spans.text(note.missing)} have not arrived" if note.missing else ""
         what = f"program {note.program!r}, node {note.node!r}{where}"
         hosts = f": hosts {spans.text(note.missing)}" if note.missing else ""
         self._awaits(note.run, f"{what}: {note.reason}{hosts}", now - note.age)
         self._out.append(
-            LogLine(f"{_called(note.run)} is late: {what}: {note.reason}{missing}", passing=True)
+            p.LogLine(f"{_called(note.run)} is late: {what}: {note.reason}{missing}", passing=True)
         )
         return ""
 
@@ -322,21 +289,21 @@ class ClientSession:
             else:
                 state.waits.pop(what, None)
 
-    def _goodbye(self, note: ConnectionClosed, now: int) -> str:
+    def _goodbye(self, note: p.ConnectionClosed, now: int) -> str:
         state = self._state
         if state.phase == "open":
             state.why_over = note.reason
         state.phase = SESSION[state.phase, "goodbye"]
-        self._out.append(LogLine(f"the controller said goodbye: {note.reason}"))
+        self._out.append(p.LogLine(f"the controller said goodbye: {note.reason}"))
         code = note.code if state.number else "refused"
-        self._end(Blame(code, f"the session is over: {note.reason}"), now)
+        self._end(p.Blame(code, f"the session is over: {note.reason}"), now)
         return ""
 
     def _violated(self, wrong: str, now: int) -> None:
         reason = f"the controller broke the protocol: {wrong}"
-        self._out.append(Close(CONTROLLER, reason))
+        self._out.append(p.Close(p.CONTROLLER, reason))
         self._state.phase, self._state.why_over = "closed", reason
-        self._end(Blame("protocol", reason), now)
+        self._end(p.Blame("protocol", reason), now)
 
     # --- small things ---------------------------------------------------------------------------------------
 
@@ -348,7 +315,7 @@ class ClientSession:
         del self._state.requests[kind, name]
         return True
 
-    def _tell(self, effect: Command) -> None:
+    def _tell(self, effect: p.Command) -> None:
         """To the user, and to the transfers."""
         self._out.append(effect)
         self._transfers.said.append(effect)
@@ -358,22 +325,22 @@ class ClientSession:
         full = len(state.runs) >= limits.max_runs or len(state.requests) >= limits.max_requests
         if not full and self._calls.room():
             state.blocked = False
-            self._out.append(Unblocked())
+            self._out.append(p.Unblocked())
 
 
-def _named_by(calls: Iterable[Call]) -> set[tuple[str, int]]:
+def _named_by(calls: Iterable[p.Call]) -> set[tuple[str, int]]:
     """The runs, puts, gets and buffers that these calls have given names to."""
     found: set[tuple[str, int]] = set()
     for call in calls:
         match call:
-            case Submit(run=run, results=results):
+            case p.Submit(run=run, results=results):
                 found.add(("run", run))
                 found.update([("buffer", name) for name in ranges.each(results)])
-            case Put(buffer=buffer):
+            case p.Put(buffer=buffer):
                 found |= {("put", buffer), ("buffer", buffer)}
-            case View(buffer=buffer):
+            case p.View(buffer=buffer):
                 found.add(("buffer", buffer))
-            case Get(request=request):
+            case p.Get(request=request):
                 found.add(("get", request))
             case _:
                 pass

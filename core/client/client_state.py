@@ -74,12 +74,6 @@ def awaited(program: int) -> str:
 
 
 class ClientState:
-    __slots__ = (
-        "blocked", "buffers", "cancelled", "forgotten", "gone", "last_buffer", "last_program", "last_request",
-        "last_run", "limits", "number", "opening", "out", "phase", "programs", "requests", "runs", "start",
-        "thinking_since", "untold", "waited", "waits", "why_away", "why_over",
-    )  # fmt: skip
-
     def __init__(self, opening: Open, limits: Limits) -> None:
         self.limits = limits
         self.opening = opening
@@ -93,14 +87,12 @@ class ClientState:
         self.programs: dict[int, RegisteredProgram] = {}
         self.untold: dict[int, None] = {}  # programs of which the user will be told that they are compiled
         self.forgotten: dict[int, Program] = {}  # unregistered, and the controller has not been told yet
-        self.runs: dict[
-            int, tuple[int | Range, ...]
-        ] = {}  # that have not ended -> names of their results, 0 for none
+        # that have not ended -> names of their results, 0 for none
+        self.runs: dict[int, tuple[int | Range, ...]] = {}
         self.cancelled: set[int] = set()  # of these
         self.buffers: RangeTable[HeldBuffers] = RangeTable()  # that the user holds
-        self.gone: dict[
-            int, tuple[int, str]
-        ] = {}  # buffer -> how many from it on, and why they are not there any more
+        # buffer -> how many from it on, and why they are not there any more
+        self.gone: dict[int, tuple[int, str]] = {}
         self.requests: dict[tuple[str, int], None] = {}  # ("put", buffer), ("get", request): not answered yet
         # run, minus the buffer of a put, or `awaited` -> (why it waits, since when)
         self.waits: dict[int | str, tuple[str, int]] = {}

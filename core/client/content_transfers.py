@@ -14,50 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .. import protocol as p
 from ..model import Hosts, Layout, ranges
-from ..protocol import (
-    Blame,
-    BuffersReady,
-    CallRefused,
-    Chunk,
-    Close,
-    Command,
-    Disconnected,
-    DropTransfer,
-    Effect,
-    GetAgain,
-    GetStarted,
-    Grant,
-    Landed,
-    MessageReceived,
-    Offer,
-    Opened,
-    OpenRecv,
-    OpenSend,
-    PutStarted,
-    Received,
-    Send,
-    Sent,
-    Spoilt,
-    end_of,
-    peer_of,
-)
 from ..transfer import ALL, Piece, Transfer, from_client, from_hosts, hosts_of
 from .client_state import ClientState
 from .retries import Retries
 
 KEPT = 64  # layouts whose pieces are remembered
-DATA: frozenset[type] = frozenset((Grant, Chunk, Offer, Spoilt, Landed))
+DATA: frozenset[type] = frozenset((p.Grant, p.Chunk, p.Offer, p.Spoilt, p.Landed))
 
 
 class ContentTransfers:
     """`hosts`: which devices each host of the cluster has. `pool`, `chunk`: see `transfer`. `make`: makes its
     machine."""
-
-    __slots__ = (
-        "_acts", "_chunk", "_gets", "_hosts", "_hosts_met", "_make", "_number", "_out", "_pieces", "_pool", "_puts",
-        "_retries", "_state", "_transfer", "said",
-    )  # fmt: skip
 
     def __init__(
         self, state: ClientState, retries: Retries, hosts: Hosts, pool: int, chunk: int,
@@ -69,24 +38,23 @@ class ContentTransfers:
         # of puts and gets: an array at each call has the same ones
         self._pieces: dict[tuple[Layout, bool], tuple[Piece, ...]] = {}
         self._number = 0  # the client's, with which `_transfer` was made
-        self._transfer: Transfer | None = (
-            None  # made for the first contents; the controller has numbered us then
-        )
-        self._gets: dict[int, int] = {}  # transfer -> request, while its contents come
+        # made for the first contents; the controller has numbered us then
+        self._transfer: Transfer | None = None
+        self._gets: dict[int, p.GetStarted] = {}  # by transfer, while its contents come
         self._puts: dict[int, int] = {}  # transfer -> buffer, while its contents go
         self._hosts_met: dict[int, None] = {}  # hosts that know us by that number
         self.said: list[Any] = []  # in this turn, of contents
         self._acts: dict[type, Callable[[Any, int], None]] = {
-            PutStarted: self._send, GetStarted: self._receive, CallRefused: self._refused, BuffersReady: self._spoilt,
-            Opened: self._numbered, Disconnected: self._session_lost,
+            p.PutStarted: self._send, p.GetStarted: self._receive, p.CallRefused: self._refused,
+            p.BuffersReady: self._spoilt, p.Opened: self._numbered, p.Disconnected: self._session_lost,
         }  # fmt: skip
 
-    def came(self, event: MessageReceived, now: int) -> None:
+    def came(self, event: p.MessageReceived, now: int) -> None:
         """A host's word about contents."""
-        self._tell(MessageReceived(end_of(event.peer), event.message), now)
+        self._tell(p.MessageReceived(p.end_of(event.peer), event.message), now)
 
-    def host_lost(self, event: Disconnected, now: int) -> None:
-        self._tell(Disconnected(end_of(event.peer), event.reason, event.anew), now, again=event.anew)
+    def host_lost(self, event: p.Disconnected, now: int) -> None:
+        self._tell(p.Disconnected(p.end_of(event.peer), event.reason, event.anew), now, again=event.anew)
 
     def follow(self, now: int) -> None:
         """Do what follows from `said`."""
@@ -96,14 +64,14 @@ class ContentTransfers:
 
     # --- what follows -----------------------------------------------------------------------------------------
 
-    def _send(self, wanted: PutStarted, now: int) -> None:
+    def _send(self, wanted: p.PutStarted, now: int) -> None:
         if self._transfer is None:
             self._begin()
         layout = wanted.layout
         pieces = self._pieces_of(layout, getting=False)
-        self._drop_puts((wanted.buffer,), Blame("restart", "it is put again"), now)
+        self._drop_puts((wanted.buffer,), p.Blame("restart", "it is put again"), now)
         self._puts[wanted.transfer] = wanted.buffer
-        opening = OpenSend(wanted.transfer, wanted.buffer, pieces, None, (), layout)
+        opening = p.OpenSend(wanted.transfer, wanted.buffer, pieces, None, (), layout)
         self._out.append(opening)
         self._tell(opening, now)
 
@@ -125,7 +93,7 @@ class ContentTransfers:
             ]
         )
 
-    def _receive(self, coming: GetStarted, now: int) -> None:
+    def _receive(self, coming: p.GetStarted, now: int) -> None:
         if self._transfer is None:
             self._begin()
         layout = coming.layout
@@ -133,37 +101,37 @@ class ContentTransfers:
             pieces = self._pieces_of(layout, getting=True)
         else:
             pieces = from_hosts(layout, self._hosts, coming.shard)
-        self._gets[coming.transfer] = coming.request
+        self._gets[coming.transfer] = coming
         transfer = coming.transfer
-        opening = OpenRecv(transfer, transfer, coming.request, pieces, False, (), None, layout)
+        opening = p.OpenRecv(transfer, transfer, coming.request, pieces, False, (), None, layout)
         self._out.append(opening)
         self._tell(opening, now)
 
-    def _refused(self, refused: CallRefused, now: int) -> None:
+    def _refused(self, refused: p.CallRefused, now: int) -> None:
         if refused.what == "put":
             self._drop_puts((refused.name,), refused.blame, now)
         elif refused.what in ("get", "sending"):
-            for transfer in [each for each, request in self._gets.items() if request == refused.name]:
-                self._tell(DropTransfer(transfer, refused.blame, ()), now)
+            for transfer in [each for each, coming in self._gets.items() if coming.request == refused.name]:
+                self._tell(p.DropTransfer(transfer, refused.blame, ()), now)
 
-    def _spoilt(self, told: BuffersReady, now: int) -> None:
+    def _spoilt(self, told: p.BuffersReady, now: int) -> None:
         if told.blame is not None:
             self._drop_puts(tuple(ranges.each(told.buffers)), told.blame, now)
 
-    def _drop_puts(self, buffers: tuple[int, ...], blame: Blame, now: int) -> None:
+    def _drop_puts(self, buffers: tuple[int, ...], blame: p.Blame, now: int) -> None:
         """They have failed, or go anew, so no host wants the rest of what was on its way."""
         for transfer in [transfer for transfer, buffer in self._puts.items() if buffer in buffers]:
-            self._tell(DropTransfer(transfer, blame, ()), now)
+            self._tell(p.DropTransfer(transfer, blame, ()), now)
 
-    def _session_lost(self, event: Disconnected, now: int) -> None:
+    def _session_lost(self, event: p.Disconnected, now: int) -> None:
         """Gets end with the session: nobody knows any more whether all hosts have been told to send."""
-        blame = Blame("client-lost", "the connection to the controller was lost meanwhile")
+        blame = p.Blame("client-lost", "the connection to the controller was lost meanwhile")
         if not event.anew:
-            blame = Blame("client-lost", f"the controller is unreachable: {self._state.why_away}")
+            blame = p.Blame("client-lost", f"the controller is unreachable: {self._state.why_away}")
         for transfer in list(self._gets):
-            self._tell(DropTransfer(transfer, blame, ()), now, again=event.anew)
+            self._tell(p.DropTransfer(transfer, blame, ()), now, again=event.anew)
 
-    def _numbered(self, note: Opened, now: int) -> None:
+    def _numbered(self, note: p.Opened, now: int) -> None:
         """The controller has given this client a number. If it had another, the session is another one. Hosts would
         take words on the old links for words of the old session, so these links end, and the next word begins others.
         """
@@ -172,7 +140,7 @@ class ContentTransfers:
         if self._transfer is not None:
             for effect in self._transfer.end():
                 self._do(effect)
-        self._out += [Close(host, "this client has another number now", "") for host in self._hosts_met]
+        self._out += [p.Close(host, "this client has another number now", "") for host in self._hosts_met]
         self._transfer, self._number = None, 0
         self._hosts_met, self._puts = {}, {}
 
@@ -182,22 +150,24 @@ class ContentTransfers:
         self._number = self._state.number
         self._transfer = self._make(-self._number, self._pool, self._chunk)
 
-    def _tell(self, event: Effect, now: int, again: bool = True) -> None:
+    def _tell(self, event: p.Effect, now: int, again: bool = True) -> None:
         """`again`: a get that ends may be asked again."""
         if self._transfer is not None:
             for effect in self._transfer.handle(event, now):
                 self._do(effect, again)
 
-    def _do(self, effect: Command, again: bool = True) -> None:
-        if isinstance(effect, Send):
-            effect = Send(tuple(map(peer_of, effect.peers)), effect.message, effect.causes)
+    def _do(self, effect: p.Command, again: bool = True) -> None:
+        if isinstance(effect, p.Send):
+            effect = p.Send(tuple(map(p.peer_of, effect.peers)), effect.message, effect.causes)
             self._hosts_met.update(dict.fromkeys(effect.peers))
-        elif isinstance(effect, Sent):
+        elif isinstance(effect, p.Sent):
             self._puts.pop(effect.transfer, None)
-        elif isinstance(effect, Close):
-            effect = Close(peer_of(effect.peer), effect.reason)
-        elif isinstance(effect, Received) and effect.transfer in self._gets:
-            request, blame = self._gets.pop(effect.transfer), effect.blame
-            if self._retries.get_ended(request, blame, again) and blame is not None:
-                effect = GetAgain(request, effect.transfer, blame)
+        elif isinstance(effect, p.Close):
+            effect = p.Close(p.peer_of(effect.peer), effect.reason)
+        elif isinstance(effect, p.Received) and effect.transfer in self._gets:
+            coming, blame = self._gets.pop(effect.transfer), effect.blame
+            if self._retries.get_ended(coming.request, blame, again) and blame is not None:
+                effect = p.GetAgain(coming.request, effect.transfer, blame)
+            else:
+                effect = p.Received(effect.transfer, blame, coming.request, coming.rows)
         self._out.append(effect)

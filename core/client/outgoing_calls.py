@@ -18,8 +18,6 @@ from .client_state import ClientState, RegisteredProgram, awaited, registered
 
 
 class OutgoingCalls:
-    __slots__ = ("_batching", "_few", "_state")
-
     def __init__(self, state: ClientState, batching: CallBatching) -> None:
         self._state, self._batching, self._few = state, batching, state.limits.together
 
@@ -52,7 +50,11 @@ class OutgoingCalls:
             results = tuple([state.promise() if wanted else 0 for wanted in keep])
             made = results if len(results) < self._few else ranges.folded(results, self._few)
         state.runs[run] = made
-        self.call(Submit(run, program, args, made, dispatch, deadline, waited, think), now)
+        call = Submit(run, program, args, made, dispatch, deadline, waited, think)
+        if state.phase == "open":
+            self._batching.call(call, now)
+        else:
+            self._batching.gather(call)
         return Submitted(run, results)
 
     def _give_up(self, sent: tuple[int | bytes | Range, ...], known: RegisteredProgram, why: str) -> None:

@@ -25,17 +25,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from .. import protocol as p
 from ..model import Illegal, Program, SliceSpec, Value, ranges
-from ..protocol import (
-    Blame,
-    BuffersReady,
-    CallRefused,
-    ContentsReady,
-    PutContentsUnneeded,
-    RunAgain,
-    RunEnded,
-    Unblocked,
-)
 from .client_limits import MAY_CALL, Submitted
 from .client_state import REMEMBERED, ClientState, RegisteredProgram
 from .outgoing_calls import RELEASED, OutgoingCalls, donated_to
@@ -47,7 +38,7 @@ FIRST = 100_000_000  # nanoseconds from a failure to the next try; twice as long
 MOST = 10_000_000_000  # ... and no longer than this
 
 
-def infrastructure(blame: Blame) -> bool:
+def infrastructure(blame: p.Blame) -> bool:
     """Whether something of the cluster was lost, so that the same again may succeed."""
     return blame.code in INFRASTRUCTURE
 
@@ -57,25 +48,22 @@ def pause(tries: int) -> int:
     return min(FIRST << min(tries - 1, 32), MOST)
 
 
-class HeldRun:
+class HeldRun(msgspec.Struct, eq=False):
     """A run that may be submitted again, until it has ended. All names are the user's."""
 
-    __slots__ = (
-        "args", "blame", "cancelled", "deadline", "dispatch", "due", "ir", "program", "results", "retries", "run",
-        "stuck", "tries",
-    )  # fmt: skip
-
-    def __init__(
-        self, run: int, program: int, ir: Program, args: tuple[int | bytes, ...], results: tuple[int, ...],
-        dispatch: str, deadline: int, retries: int,
-    ) -> None:  # fmt: skip
-        self.run, self.program, self.ir, self.args, self.results = run, program, ir, args, results
-        self.dispatch, self.deadline, self.retries = dispatch, deadline, retries
-        self.tries = 0  # how often it was submitted again
-        self.due = -1  # when it will be, while it waits for that
-        self.stuck = False  # that time has passed, and something else is awaited
-        self.blame: Blame | None = None  # its last failure
-        self.cancelled = False
+    run: int
+    program: int
+    ir: Program
+    args: tuple[int | bytes, ...]
+    results: tuple[int, ...]
+    dispatch: str
+    deadline: int
+    retries: int
+    tries: int = 0  # how often it was submitted again
+    due: int = -1  # when it will be, while it waits for that
+    stuck: bool = False  # that time has passed, and something else is awaited
+    blame: p.Blame | None = None  # its last failure
+    cancelled: bool = False
 
     @property
     def waits(self) -> bool:
@@ -84,22 +72,19 @@ class HeldRun:
     def reads(self) -> list[int]:
         return [arg for arg in self.args if isinstance(arg, int)]
 
-    def goes_on(self, blame: Blame) -> bool:
+    def goes_on(self, blame: p.Blame) -> bool:
         return infrastructure(blame) and self.tries < self.retries and not self.cancelled
 
 
-class HeldBuffer:
-    """A buffer that a held run makes or reads, or that can be put again, or that has another name with the controller.
-    `name` is the user's."""
+class HeldBuffer(msgspec.Struct, eq=False):
+    """A buffer that a held run makes or reads, that can be put again, or that has another name with the controller."""
 
-    __slots__ = ("contents", "hidden", "maker", "name", "readers", "sent_name")
-
-    def __init__(self, name: int) -> None:
-        self.name = self.sent_name = name  # the second is the controller's
-        self.maker: HeldRun | None = None
-        self.readers = 0  # held runs that may need it again
-        self.hidden = ""  # why the user may not name it any more, while runs hold it
-        self.contents: tuple[Value, SliceSpec] | None = None  # of a put that is kept
+    name: int  # the user's
+    sent_name: int  # the controller's
+    maker: HeldRun | None = None
+    readers: int = 0  # held runs that may need it again
+    hidden: str = ""  # why the user may not name it any more, while runs hold it
+    contents: tuple[Value, SliceSpec] | None = None  # of a put that is kept
 
     def check_named(self) -> None:
         if self.hidden:
@@ -122,15 +107,10 @@ class AskedGet(msgspec.Struct, eq=False):
     buffer: int
     shard: int
     tries: int = 0
-    blame: Blame | None = None
+    blame: p.Blame | None = None
 
 
 class Retries:
-    __slots__ = (
-        "_calls", "_gets", "_held", "_last_tries", "_out", "_renamed", "_renamed_gets", "_state", "announced",
-        "asking", "buffers", "trying", "waiting",
-    )  # fmt: skip
-
     def __init__(self, state: ClientState, calls: OutgoingCalls) -> None:
         self._state, self._calls, self._out = state, calls, state.out
         self.announced: tuple[object, ...] = ()  # notes of the message that is being heard
@@ -240,7 +220,7 @@ class Retries:
         held.cancelled = True
         if not held.waits:
             return False
-        self._finish(held, Blame("cancelled", "cancelled by its client", held.ir.name), now)
+        self._finish(held, p.Blame("cancelled", "cancelled by its client", held.ir.name), now)
         return True
 
     # --- what the controller says ---------------------------------------------------------------------------
@@ -252,7 +232,7 @@ class Retries:
     def named_get(self, request: int) -> int:
         return self._renamed_gets.get(request, request)
 
-    def told(self, buffers: list[int], blame: Blame | None) -> list[int]:
+    def told(self, buffers: list[int], blame: p.Blame | None) -> list[int]:
         """The user's names of those buffers about which the user is told now. If the cluster lost a result of a held
         run, the user hears of it at the end of that run."""
         names = [self.named(buffer) for buffer in buffers]
@@ -260,7 +240,7 @@ class Retries:
             return names
         return [name for name in names if name not in self.buffers or self.buffers[name].maker is None]
 
-    def ended(self, held: HeldRun, blame: Blame | None, now: int) -> None:
+    def ended(self, held: HeldRun, blame: p.Blame | None, now: int) -> None:
         """Its last try has ended."""
         if blame is None or not held.goes_on(blame) or self._state.phase not in MAY_CALL:
             self._finish(held, blame, now)
@@ -270,9 +250,9 @@ class Retries:
             held.tries += 1
             held.due, held.blame, held.stuck = now + pause(held.tries), blame, False
             self.waiting[held.run] = held
-            self._out.append(RunAgain(held.run, blame, held.tries, held.due))
+            self._out.append(p.RunAgain(held.run, blame, held.tries, held.due))
 
-    def get_ended(self, request: int, blame: Blame | None, again: bool = True) -> bool:
+    def get_ended(self, request: int, blame: p.Blame | None, again: bool = True) -> bool:
         """Its contents have come, or will not come this time. Whether it is asked again; if not, it is over. `again`:
         False if a peer is out of reach, as whoever waits is to hear; the array is still there to be read later."""
         asked = self._gets.get(request)
@@ -302,7 +282,7 @@ class Retries:
         """Runs and gets that may be tried again are; runs in the order in which the user called them."""
         state = self._state
         if state.phase not in MAY_CALL:
-            blame = Blame("client-lost", "the session was closed")
+            blame = p.Blame("client-lost", "the session was closed")
             for number in sorted(self.waiting):
                 held = self.waiting[number]
                 self._finish(held, held.blame or blame, now)
@@ -330,7 +310,7 @@ class Retries:
         lost = {
             name
             for note in self.announced
-            if type(note) is ContentsReady and note.blame is not None
+            if type(note) is p.ContentsReady and note.blame is not None
             for name in ranges.each(note.buffers)
         }
         for name in dict.fromkeys(held.reads()):
@@ -404,12 +384,12 @@ class Retries:
         del self.asking[asked.request]
         self._drop_get(asked)
         assert asked.blame is not None
-        self._out.append(CallRefused("get", asked.request, asked.blame))
+        self._out.append(p.CallRefused("get", asked.request, asked.blame))
 
     # --- ends -------------------------------------------------------------------------------------------------
 
     def _finish(
-        self, held: HeldRun, blame: Blame | None, now: int, lacks: tuple[tuple[int, str], ...] = ()
+        self, held: HeldRun, blame: p.Blame | None, now: int, lacks: tuple[tuple[int, str], ...] = ()
     ) -> None:
         """The run has ended for good."""
         state, buffers = self._state, self.buffers
@@ -419,14 +399,14 @@ class Retries:
         held.due = -1
         if blame is not None and runs > 1 and infrastructure(blame) and not lacks:
             blame = msgspec.structs.replace(blame, cause=f"{blame.cause}; it was run {runs} times")
-        self._out.append(RunEnded(held.run, blame, lacks))
+        self._out.append(p.RunEnded(held.run, blame, lacks))
         results = [buffers[name] for name in held.results if name]
         if blame is not None:
             spoilt = [each for each in results if state.state_of(each.sent_name) != "ready"]
             for each in spoilt:
                 state.settle(each.sent_name, "spoilt")
             if spoilt:
-                self._out.append(BuffersReady(tuple([each.name for each in spoilt]), blame))
+                self._out.append(p.BuffersReady(tuple([each.name for each in spoilt]), blame))
         for buffer in results:
             buffer.maker = None
             self._drop_idle(buffer)
@@ -457,14 +437,14 @@ class Retries:
         self._renamed.pop(buffer.sent_name, None)
         del self.buffers[buffer.name]
         if buffer.contents is not None:
-            self._out.append(PutContentsUnneeded((buffer.name,)))
+            self._out.append(p.PutContentsUnneeded((buffer.name,)))
 
     # --- small things -----------------------------------------------------------------------------------------
 
     def _buffer(self, name: int) -> HeldBuffer:
         found = self.buffers.get(name)
         if found is None:
-            found = self.buffers[name] = HeldBuffer(name)
+            found = self.buffers[name] = HeldBuffer(name, name)
         return found
 
     def _drop_idle(self, buffer: HeldBuffer) -> None:
@@ -490,4 +470,4 @@ class Retries:
     def _unblock(self) -> None:
         if self._state.blocked:
             self._state.blocked = False
-            self._out.append(Unblocked())
+            self._out.append(p.Unblocked())

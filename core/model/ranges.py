@@ -188,6 +188,19 @@ class RangeTable(dict[int, R]):
                     return self[first]
         return record
 
+    def covering(self, names: Iterable[int | Range]) -> Iterator[tuple[R, range]]:
+        """The records of these names, each with those that it covers. None is cut; names without are left out."""
+        for each in names:
+            first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
+            end = first + count
+            while first < end:
+                record, last = self.find(first), first + 1
+                if record is not None:
+                    start = first if first in self else self._wide[bisect_right(self._wide, first) - 1]
+                    last = min(end, start + record.count)
+                    yield record, range(first, last)
+                first = last
+
     def alone(self, name: int) -> R | None:
         """The record of this name alone."""
         record = self.get(name)

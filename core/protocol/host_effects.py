@@ -254,6 +254,8 @@ class Received(Event, Command, frozen=True):
 
     transfer: int
     blame: Blame | None = None
+    request: int = 0  # at a client: the get that is over ...
+    rows: int = -1  # ... and how many rows of it are valid; -1: all
 
 
 class Sent(Event, Command, frozen=True):

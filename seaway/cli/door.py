@@ -125,7 +125,7 @@ def _serve(given: argparse.Namespace, address: str, memory: int | None) -> None:
         spans = door_spans_of()
         try:
             run_cluster_door(
-                address, cluster, more=more, ready=_say, watched=None if spans is None else spans.source
+                address, cluster, more=more, ready=_say, watch=None if spans is None else spans.watch
             )
         finally:
             if spans is not None:

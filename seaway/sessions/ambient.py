@@ -31,34 +31,34 @@ class EnteredCallers:
     entered where it was made."""
 
     def __init__(self) -> None:
-        self.callers, self.dues = list(_here.callers), list(_here.dues)
+        self.callers, self.dues = list(here.callers), list(here.dues)
 
 
 @contextmanager
 def inside(entered: EnteredCallers) -> Iterator[None]:
     """Calls made in this thread are calls of this user."""
-    before = _here.callers, _here.dues
-    _here.callers, _here.dues = entered.callers, entered.dues
+    before = here.callers, here.dues
+    here.callers, here.dues = entered.callers, entered.dues
     try:
         yield
     finally:
-        _here.callers, _here.dues = before
+        here.callers, here.dues = before
 
 
-_here = _ThreadSession()
+here = _ThreadSession()
 _open: list[Session] = []  # of all threads: a thread that opened none uses the session opened last
 _unopened: weakref.WeakKeyDictionary[Session, None] = weakref.WeakKeyDictionary()  # made, and not entered yet
 
 
 def enter(what: Caller | Session) -> None:
-    _here.callers.append(what)
+    here.callers.append(what)
 
 
 def leave(what: Caller | Session) -> None:
     """Remove the innermost entry of this session or client. Blocks need not end in the order in which they began."""
-    for at in range(len(_here.callers) - 1, -1, -1):
-        if _here.callers[at] is what:
-            del _here.callers[at]
+    for at in range(len(here.callers) - 1, -1, -1):
+        if here.callers[at] is what:
+            del here.callers[at]
             return
 
 
@@ -78,8 +78,8 @@ def closed(session: Session) -> None:
 
 
 def current(what: str) -> Caller | Session:
-    if _here.callers:
-        return _here.callers[-1]
+    if here.callers:
+        return here.callers[-1]
     if _open:
         return _open[-1]
     raise NoSession(what, [repr(session) for session in _unopened])
@@ -87,7 +87,7 @@ def current(what: str) -> Caller | Session:
 
 def caller(what: str) -> Caller:
     """The client that makes a call here."""
-    callers = _here.callers
+    callers = here.callers
     return (callers[-1] if callers else current(what)).main
 
 
@@ -96,13 +96,13 @@ def session(what: str) -> Session:
 
 
 def due(session: Session, at: int) -> None:
-    _here.dues.append((session, at))
+    here.dues.append((session, at))
 
 
 def no_longer_due() -> None:
-    _here.dues.pop()
+    here.dues.pop()
 
 
 def due_in(session: Session) -> int:
     """The earliest deadline entered in this thread for this session; 0 if there is none."""
-    return min([at for owner, at in _here.dues if owner is session], default=0)
+    return min([at for owner, at in here.dues if owner is session], default=0)

@@ -14,7 +14,7 @@ from core.model import Program, Range, ranges
 
 from ..errors import NotNow
 from ..graph import Graph
-from ..specs import avals
+from ..specs import Slice, avals
 from .array_groups import DescribedArray
 from .arrays import Array, CallResults, grouped
 
@@ -22,6 +22,32 @@ if TYPE_CHECKING:
     from .caller import Caller
 
 RETRIES = 100  # at most: a run that fails more often has a fault that retrying does not mend
+
+
+class SliceNames:
+    """The names that a client gives to slices: one without is named when it is first used, `slice0`, ..."""
+
+    def __init__(self) -> None:
+        self._names: dict[Slice, str] = {}
+
+    def of(self, home: Slice) -> str:
+        """The slice's name."""
+        found = self._names.get(home)
+        if found is None:
+            found = home.name
+            if not found:
+                taken = set(self._names.values())
+                number = len(self._names)
+                while f"slice{number}" in taken:
+                    number += 1
+                found = f"slice{number}"
+            self._names[home] = found
+        return found
+
+    def used(self, home: Slice) -> str:
+        """Its name if it, or another one of that name, was used before; else nothing."""
+        name = self._names.get(home, home.name)
+        return name if name in self._names.values() else ""
 
 
 class BoundProgram:

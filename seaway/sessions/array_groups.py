@@ -38,36 +38,24 @@ class DescribedArray(NamedTuple):
 
 
 class Settling:
-    """Whether contents are ready, failed or lost. Until that is known by itself, the end of the run decides."""
+    """Whether contents are ready, failed or lost. `ready_at`: below 0 until they are ready."""
 
     run: Run | None
-    settled: bool
-    own_ready_at: int
-    own_blame: Blame | None
-
-    @property
-    def ready_at(self) -> int:
-        """Below 0 until it is ready."""
-        run = self.run
-        if self.settled or run is None or run.ended_at < 0 or run.blame is not None:
-            return self.own_ready_at
-        return run.ended_at
-
-    @property
-    def blame(self) -> Blame | None:
-        run = self.run
-        return self.own_blame if self.settled or run is None else run.blame
+    ready_at: int
+    blame: Blame | None
 
     @property
     def known(self) -> bool:
         """Whether it is ready, or never will be."""
-        run = self.run
-        if self.settled or run is None:
-            return self.own_ready_at >= 0 or self.own_blame is not None
-        return run.ended_at >= 0 or run.blame is not None or self.own_ready_at >= 0
+        return self.ready_at >= 0 or self.blame is not None
 
     def ready(self, now: int) -> None:
-        self.settled, self.own_ready_at, self.own_blame = True, now, None
+        self.ready_at, self.blame = now, None
+
+    def run_over(self, now: int, blame: Blame | None) -> None:
+        """This settles what is not known by itself."""
+        if not self.known:
+            self.ready_at, self.blame = -1 if blame else now, blame
 
     def fail(self) -> None:
         """Raise the error of what has failed or is lost; do nothing otherwise."""
@@ -85,9 +73,8 @@ class ClientBuffer(Settling, msgspec.Struct, eq=False):
     name: int
     about: DescribedArray
     run: Run | None = None
-    settled: bool = False
-    own_ready_at: int = -1
-    own_blame: Blame | None = None
+    ready_at: int = -1
+    blame: Blame | None = None
     gone: str = ""
     content: Any = None
     host: Any = None
@@ -106,12 +93,11 @@ class ClientBuffer(Settling, msgspec.Struct, eq=False):
 
     def lost(self, blame: Blame) -> None:
         """It failed, or is lost after it was ready."""
-        self.settled, self.own_ready_at, self.own_blame = True, -1, self._named(blame, self.ready_at >= 0)
+        self.ready_at, self.blame = -1, self._named(blame, self.ready_at >= 0)
 
     def spoil(self, blame: Blame) -> None:
         """Its contents cannot be had, though it may be ready. The first blame stays."""
-        self.own_ready_at, self.own_blame = self.ready_at, self.blame or self._named(blame, False)
-        self.settled = True
+        self.blame = self.blame or self._named(blame, False)
 
     def _named(self, blame: Blame, was_ready: bool) -> Blame:
         """The blame as the user is told it: it names this array, unless it names the program that was to make it."""
@@ -136,9 +122,8 @@ class ArrayGroup(Settling, msgspec.Struct, eq=False):
     abouts: Sequence[DescribedArray]
     dropped: Callable[[int], None]
     run: Run | None = None
-    settled: bool = False
-    own_ready_at: int = -1
-    own_blame: Blame | None = None
+    ready_at: int = -1
+    blame: Blame | None = None
     own: dict[int, ClientBuffer] = {}
     gone: list[tuple[int, int, str]] = []
 
@@ -152,10 +137,10 @@ class ArrayGroup(Settling, msgspec.Struct, eq=False):
         """The record of this array by itself."""
         found = self.own.get(name)
         if found is None:
-            found = ClientBuffer(
-                self.caller, name, self.about(name), self.run, self.settled, self.own_ready_at, self.own_blame
-            )
+            found = ClientBuffer(self.caller, name, self.about(name), self.run, self.ready_at, self.blame)
             found = self.own.setdefault(name, found)  # another thread may have made it
+            if not found.known:  # or it has settled the group meanwhile
+                found.ready_at, found.blame = self.ready_at, self.blame
             for low, high, why in self.gone:
                 if low <= name < high:
                     found.give_up(why)
@@ -168,36 +153,47 @@ class ArrayGroup(Settling, msgspec.Struct, eq=False):
             if first <= name < first + count:
                 self.own[name].give_up(why)
 
+    def end(self, now: int, blame: Blame | None) -> None:
+        """The run has ended."""
+        self.run_over(now, blame)  # before those of its own: others may be made meanwhile
+        for buffer in list(self.own.values()):
+            buffer.run_over(now, blame)
+
+    def settle(self, names: range, now: int, blame: Blame | None) -> None:
+        """The controller has told of these arrays."""
+        if blame is None and len(names) == len(self.abouts):
+            self.ready(now)
+            for buffer in list(self.own.values()):
+                buffer.ready(now)
+            return
+        for name in names:
+            if blame is None:
+                self.buffer(name).ready(now)
+            elif self.outcome(name).blame is None:
+                self.buffer(name).lost(blame)
+
     def why_gone(self, name: int) -> str:
         return next((why for low, high, why in self.gone if low <= name < high), "")
 
 
 class HeldNames(msgspec.Struct, eq=False):
-    """So many consecutive names of a group that the client holds: an entry of a `RangeTable`."""
+    """So many consecutive names of a group that the client holds, and what is known of each."""
 
     group: ArrayGroup
     first: int
+    abouts: Sequence[DescribedArray]
     count: int = 1
 
-    def nbytes(self) -> int:
-        at = self.first - self.group.names[0]
-        return sum([about.aval.nbytes for about in self.group.abouts[at : at + self.count]])
-
     def part(self, at: int) -> HeldNames:
-        rest = HeldNames(self.group, self.first + at, self.count - at)
-        self.count = at
+        rest = HeldNames(self.group, self.first + at, self.abouts[at:], self.count - at)
+        self.count, self.abouts = at, self.abouts[:at]
         return rest
 
 
 class Fetch(msgspec.Struct, eq=False):
-    """A get under way.
-
-    `rows`: the valid rows of an irregular computation's result; -1: all. `at`: when the get ended.
-    """
+    """A get under way. `at`: when it ended."""
 
     buffer: ClientBuffer
-    request: int = 0
     over: bool = False
     blame: Blame | None = None
-    rows: int = -1
     at: int = -1

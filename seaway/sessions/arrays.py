@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .caller import Caller
 
 
-class Run:
+class Run(msgspec.Struct, eq=False):
     """One execution of a program. `array.run` is the run that makes an array.
 
     number, program   which run of this client it is, and the name of its program
@@ -42,19 +42,16 @@ class Run:
         step False True
     """
 
-    __slots__ = (
-        "_caller", "_looked_at", "_must_be_seen", "_takes", "blame", "due_at", "ended_at", "number", "program", "tries",
-    )  # fmt: skip
-
-    def __init__(self, caller: Caller, number: int, program: str, due_at: int = 0) -> None:
-        self._caller, self.number, self.program = caller, number, program
-        self.due_at = due_at  # its deadline, in nanoseconds of the session's clock; 0: none
-        self.ended_at = -1  # nanoseconds of the session's clock
-        self.blame: Blame | None = None
-        self._looked_at = False  # somebody has been told of its failure
-        self._must_be_seen = False  # its failure is raised even if nobody waits for it
-        self.tries = 0  # how often it was submitted again
-        self._takes: dict[int, str] = {}  # of one that may be: what its arguments are called
+    _caller: Caller
+    number: int
+    program: str
+    due_at: int = 0
+    ended_at: int = -1
+    tries: int = 0
+    blame: Blame | None = None
+    _looked_at: bool = False  # somebody has been told of its failure
+    _must_be_seen: bool = False  # its failure is raised even if nobody waits for it
+    _takes: dict[int, str] = {}  # of one that may be submitted again: what its arguments are called
 
     @property
     def done(self) -> bool:

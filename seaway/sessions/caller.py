@@ -14,34 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.client import Blocked, Client, Limits, Submitted
-from core.model import Range, RangeTable, Value, ranges
-from core.protocol import (
-    Blame,
-    BuffersReady,
-    CallRefused,
-    GetAgain,
-    GetStarted,
-    LogLine,
-    ProgramTold,
-    Received,
-    RunAgain,
-    RunEnded,
-)  # fmt: skip
+from core import protocol as p
+from core.client import Blocked, Client, Limits
+from core.model import Range, Value, ranges
 
 from ..errors import SessionClosed
 from ..graph import Given, Graph, single
 from ..specs import Aval, Slice, avals
 from . import ambient
-from .arguments import BoundProgram, arguments_of
+from .arguments import BoundProgram, SliceNames, arguments_of
 from .array_groups import ArrayGroup, ClientBuffer, DescribedArray, Fetch, HeldNames
 from .arrays import Array, Run
-from .dropped_arrays import DroppedArrays
-from .earlier_calls import EarlierCalls
+from .dropped_arrays import DroppedArrays, WaitedRuns
+from .earlier_calls import EarlierCalls, RetryLog
 from .port import Port
-from .retry_log import RetryLog
-from .slice_names import SliceNames
-from .waited_runs import WaitedRuns
 
 if TYPE_CHECKING:
     from ..graph import Signature
@@ -61,24 +47,23 @@ class Caller:
         self.deadline = deadline  # nanoseconds from a call until its run is due; 0: none
         self._port: Port = session.driver.join(name, weight, priority)
         self._hears: dict[type, Callable[[Any], None]] = {
-            RunEnded: self._ended, RunAgain: self._run_again, BuffersReady: self._settled, CallRefused: self._refused,
-            LogLine: self._log, GetAgain: self._get_again, GetStarted: self._get_started,
-            Received: self._received, ProgramTold: self._compiled,
+            p.RunEnded: self._ended, p.RunAgain: self._run_again, p.BuffersReady: self._settled,
+            p.CallRefused: self._refused,
+            p.Received: lambda said: self._fetched(said.request, said.blame, said.rows),
+            p.ProgramTold: lambda said: self._compiling.discard(said.program),
+            p.GetAgain: lambda said: log.info("client %r: contents are asked for again: %s", name, said.blame),
+            p.LogLine: lambda said: log.info("client %r: %s", name, said.text),
         }  # fmt: skip
         self._spans = session.spans.client(self) if session.spans else None  # OpenTelemetry's
-        if self._spans is not None:
-            self._hears = self._spans.hearing(self._hears)
         self._port.tell = self._heard
         self._port.tick = self._retried_due
         self._programs: dict[int, BoundProgram] = {}
         self._compiling: set[int] = set()  # programs that a first call waits for
         self._slices = SliceNames()
         self.name_of = self._slices.of
-        self._runs: dict[int, Run] = {}
-        self._held: RangeTable[HeldNames] = RangeTable()
+        self._runs: dict[int, tuple[Run, ArrayGroup | None]] = {}
         self._fetches: dict[int, Fetch] = {}
-        self._transfers: dict[int, int] = {}  # incoming transfer -> the get it answers
-        self._dropped = DroppedArrays(self._no_longer_held)
+        self._dropped = DroppedArrays(None if self._spans is None else self._spans.given_back)
         self.given_up = self._dropped.given_up  # takes names of arrays that the user has given up
         self._waited = WaitedRuns()
         self._retried = RetryLog(name)
@@ -134,17 +119,15 @@ class Caller:
             self._compile(bound)
         again = self.session.retries if retries is None else retries
         args, contents, temporary = arguments_of(self, bound, leaves, bool(again))
-        due = self._due()
+        due = self._due() if self.deadline or ambient.here.dues else 0
         begun = 0 if self._spans is None else self.now()
         donated = [leaf._name for at in graph.donated if type(leaf := leaves[at]) is Array]
-        run, arrays, taken = self._port.call(
-            lambda client, now: self._submit(client, now, bound, args, due, again, donated)
-        )
-        if self._spans is not None:
-            self._spans.called(run, graph, begun)
+        act = partial(self._submit, bound, args, due, again, donated, begun)
+        run, arrays, taken = self._port.call(act)
         if again:
             run._takes = {each._name: each._label for each in contents if type(each) is Array}
-        self._port.submitted(graph, contents, arrays)
+        if self._port.submitted is not None:
+            self._port.submitted(graph, contents, arrays)
         if graph.donate_args:
             self._given_up(taken, leaves, graph)
         del temporary
@@ -159,26 +142,40 @@ class Caller:
         return bound
 
     def _submit(
-        self, client: Client, now: int, bound: BoundProgram, args: tuple[int | bytes | Range, ...], due: int,
-        again: int, donated: Sequence[int],
+        self, bound: BoundProgram, args: tuple[int | bytes | Range, ...], due: int, again: int,
+        donated: Sequence[int], begun: int, client: Client, now: int,
     ) -> tuple[Run, list[Array], list[HeldNames]] | Blocked:  # fmt: skip
         self._dropped.release_with_call(client, now)
         if not bound.number and isinstance(blocked := self._register(client, now, bound), Blocked):
             return blocked
         if self._waited.until:
-            self._waited.tell(
-                client, now - self._port.now()
-            )  # core's clock may have started before the session's
-        dispatch = self.session.dispatch
-        at = due and due + now - self.now()  # on core's clock, which may have started before the session's
+            self._waited.tell(client, now - self.now())  # core's clock may have started before the session's
+        at = due and due + now - self.now()
         answer = client.submit(
-            bound.number, args, now, keep=bound.keep, dispatch=dispatch, deadline=at, retries=again
-        )
+            bound.number, args, now, keep=bound.keep, dispatch=self.session.dispatch, deadline=at, retries=again
+        )  # fmt: skip
         if isinstance(answer, Blocked):
             return answer
         gone = ranges.folded(donated) if donated else ()
-        taken = [part for names in gone for part in self._no_longer_held(names)]
-        return *self._results(bound, answer, due), taken
+        taken = [part for names in gone for part in self._dropped.take(names)]
+        graph, names, arrays, group = bound.graph, answer.results, list[Array](), None
+        run = Run(self, answer.run, graph.name, due)
+        if not graph.hidden:
+            group = ArrayGroup(self, names, bound.results, self._dropped.names.append, run)
+            self._hold(group)
+            arrays += map(Array, repeat(group), bound.avals, names)
+        self._runs[answer.run] = run, group
+        if self._spans is not None:
+            self._spans.called(run, graph, begun)
+        return run, arrays, taken
+
+    def _hold(self, group: ArrayGroup) -> None:
+        first, abouts = group.names[0], group.abouts
+        names, held = HeldNames(group, first, abouts, len(abouts)), self._dropped.held
+        if names.count == 1:
+            held[first] = names
+        else:
+            held.put(first, names)
 
     def _register(self, client: Client, now: int, bound: BoundProgram, tell: bool = False) -> int | Blocked:
         if len(self._programs) > PROGRAMS:
@@ -195,9 +192,6 @@ class Caller:
         number = self._port.call(lambda client, now: self._register(client, now, bound, tell=True))
         self._wait(lambda: number not in self._compiling, f"the code of {bound.graph.name!r}")
 
-    def _compiled(self, effect: ProgramTold) -> None:
-        self._compiling.discard(effect.program)
-
     def _forget_first(self, client: Client, now: int) -> None:
         """Unregister the oldest program. It is registered again when it is next called."""
         for key, first in self._programs.items():
@@ -205,16 +199,6 @@ class Caller:
                 del self._programs[key]
                 client.unregister(first.number, now)
                 return
-
-    def _results(self, bound: BoundProgram, submitted: Submitted, due: int) -> tuple[Run, list[Array]]:
-        graph = bound.graph
-        run = self._runs[submitted.run] = Run(self, submitted.run, graph.name, due)
-        if graph.hidden:
-            return run, []
-        names = submitted.results
-        group = ArrayGroup(self, names, bound.results, self._dropped.names.append, run)
-        self._held.put(names[0], HeldNames(group, names[0], len(names)))
-        return run, list(map(Array, repeat(group), bound.avals, names))
 
     def _given_up(self, taken: Sequence[HeldNames], leaves: Sequence[Any], graph: Graph) -> None:
         """What the run has taken, and what it was given and no node uses."""
@@ -227,13 +211,6 @@ class Caller:
                 if type(leaf) is Array and graph.homes[at] is None:
                     leaf._group.give_up(leaf._name, 1, gone)
                     self.given_up.append(leaf._name)
-
-    def _no_longer_held(self, names: int | Range) -> list[HeldNames]:
-        """Returns those of these names that were held."""
-        first, count = (names, 1) if isinstance(names, int) else (names.first, names.count)
-        if self._spans is not None:
-            self._spans.given_back(first, count)
-        return self._held.take(first, count)
 
     # --- contents -----------------------------------------------------------------------------------------
 
@@ -253,14 +230,14 @@ class Caller:
                 return name
             about = DescribedArray(aval, home, sharding, label)
             group = ArrayGroup(self, (name,), (about,), self._dropped.names.append)
-            self._held.put(name, HeldNames(group, name))
+            self._hold(group)
             self._port.offer(group.buffer(name), leaf, again)
-            return Array(group, aval, name)
+            array = Array(group, aval, name)
+            if self._spans is not None:
+                self._spans.put(array, begun)
+            return array
 
-        array = self._port.call(act)
-        if self._spans is not None:
-            self._spans.put(array, begun)
-        return array
+        return self._port.call(act)
 
     def fetch(self, buffers: Sequence[ClientBuffer]) -> None:
         """Bring the buffers' contents here, into `host`."""
@@ -273,7 +250,7 @@ class Caller:
                     buffer.run._looked_at = True
                 raise unreadable
         fetches = [Fetch(buffer) for buffer in buffers if buffer.host is None]
-        span = self._spans.reading(fetches) if self._spans is not None else None
+        begun = 0 if self._spans is None else self.now()
         try:
             for fetch in fetches:
                 self.begin_fetch(fetch)
@@ -284,8 +261,8 @@ class Caller:
                     fetch.buffer.spoil(fetch.blame)
                     fetch.buffer.fail()
         finally:
-            if span is not None and self._spans is not None:
-                self._spans.read(span)
+            if fetches and self._spans is not None:
+                self._spans.read(fetches, begun)
         for fetch in fetches:
             self._waited.note(fetch.buffer.run, fetch.at)
 
@@ -298,7 +275,6 @@ class Caller:
             request = client.get(fetch.buffer.name, now)
             if not isinstance(request, Blocked):
                 self._fetches[request] = fetch
-                fetch.request = request
                 if self._dropped:  # a wait follows, as in `flush`; in one message with the get
                     self._dropped.release_all(client, now)
             return request
@@ -406,76 +382,49 @@ class Caller:
         act = self._hears.get(type(effect))
         if act is not None:
             act(effect)
+            if self._spans is not None:
+                self._spans.hears(effect)
 
-    def _ended(self, effect: RunEnded) -> None:
+    def _ended(self, effect: p.RunEnded) -> None:
         """This settles the results that no earlier `BuffersReady` has settled."""
-        run = self._runs.pop(effect.run)
+        run, group = self._runs.pop(effect.run)
+        now = self._port.now()
         if effect.blame is not None:
             run.blame = run._final(effect.blame, effect.lacks)
             self.earlier.failure(run)
-        run.ended_at = self._port.now()  # last: whoever sees it may look at the blame
+        run.ended_at = now  # last of the run: who sees it may look at the blame
+        if group is not None:
+            group.end(now, run.blame)
 
-    def _run_again(self, effect: RunAgain) -> None:
-        run = self._runs[effect.run]
+    def _run_again(self, effect: p.RunAgain) -> None:
+        run, _ = self._runs[effect.run]
         run.tries = effect.number
         self._retried.again(run, effect.blame, self._port.now())
 
     def _retried_due(self) -> None:
         self._retried.due(self._port.now())
 
-    def _refused(self, effect: CallRefused) -> None:
-        if effect.what in ("get", "sending"):
+    def _refused(self, effect: p.CallRefused) -> None:
+        if effect.what == "get":
             self._fetched(effect.name, effect.blame)
         else:
             log.info("client %r: a %s was refused: %s", self.name, effect.what, effect.blame)
 
-    def _log(self, effect: LogLine) -> None:
-        log.info("client %r: %s", self.name, effect.text)
+    def _settled(self, effect: p.BuffersReady) -> None:
+        now = self._port.now()
+        for held, names in self._dropped.held.covering(ranges.folded(effect.buffers)):
+            held.group.settle(names, now, effect.blame)
 
-    def _get_again(self, effect: GetAgain) -> None:
-        self._transfers.pop(effect.transfer, None)
-        log.info("client %r: contents are asked for again: %s", self.name, effect.blame)
-
-    def _get_started(self, effect: GetStarted) -> None:
-        self._transfers[effect.transfer] = effect.request
-        if effect.request in self._fetches:
-            self._fetches[effect.request].rows = effect.rows
-
-    def _received(self, effect: Received) -> None:
-        self._fetched(self._transfers.pop(effect.transfer, 0), effect.blame)
-
-    def _settled(self, effect: BuffersReady) -> None:
-        now, blame = self._port.now(), effect.blame
-        for each in ranges.folded(effect.buffers):
-            first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
-            whole = self._held.get(first)
-            if whole is not None and whole.count == count == len(whole.group.abouts) and blame is None:
-                whole.group.ready(now)
-                for buffer in list(whole.group.own.values()):
-                    buffer.ready(now)
-                continue
-            for name in range(first, first + count):
-                held = self._held.find(name)
-                if held is None:
-                    continue
-                if blame is None:
-                    held.group.buffer(name).ready(now)
-                elif held.group.outcome(name).blame is None:
-                    held.group.buffer(name).lost(blame)
-
-    def _fetched(self, request: int, blame: Blame | None) -> None:
+    def _fetched(self, request: int, blame: p.Blame | None, rows: int = -1) -> None:
         fetch = self._fetches.pop(request, None)
-        if fetch is not None:
-            if blame is None:
-                fetch.buffer.host = self._contents(fetch)
-            fetch.over, fetch.blame, fetch.at = True, blame, self._port.now()
-
-    def _contents(self, fetch: Fetch) -> np.ndarray[Any, Any]:
-        """They are kept as they come, also when nobody waits any more: the next read then finds them."""
-        found: np.ndarray[Any, Any] = self._port.contents(fetch.buffer, fetch.request)
-        found = found[: fetch.rows] if fetch.rows >= 0 else found
-        found.flags.writeable = False
-        return found
+        if fetch is None:
+            return
+        if blame is None:  # contents are kept also when nobody waits any more: the next read then finds them
+            found: np.ndarray[Any, Any] = self._port.contents(fetch.buffer, request)
+            found = found[:rows] if rows >= 0 else found
+            found.flags.writeable = False
+            fetch.buffer.host = found
+        fetch.over, fetch.blame, fetch.at = True, blame, self._port.now()
 
     # --- the end ------------------------------------------------------------------------------------------
 

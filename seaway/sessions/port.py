@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Act = Callable[[Client, int], T | Blocked]  # may run more than once, until it is not blocked
+Submitted = Callable[["Graph", Sequence[Any], Sequence["Array"]], None]
 
 
 def check_open(client: Client, title: str) -> None:
@@ -38,6 +39,9 @@ class Port(Protocol):
 
     tell: Callable[[Command], None]  # set by the caller: what the machine has to say to its user
     tick: Callable[[], None]  # set by the caller: called now and then while a real wait lasts
+    submitted: (
+        Submitted | None
+    )  # is told of each run: its program, contents or arrays for it, and its results
 
     @property
     def client(self) -> Client:
@@ -59,9 +63,6 @@ class Port(Protocol):
     def offer(self, buffer: ClientBuffer, content: Any, again: bool = False) -> None:
         """Hand over the contents of a buffer just put. `again`: they may be sent more than once, until
         `PutContentsUnneeded`."""
-
-    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Array]) -> None:
-        """Note that a run was submitted. Each argument is contents or an array."""
 
     def unreadable(self, buffer: ClientBuffer) -> Exception | None:
         """The error for reading this buffer, if its contents cannot be had."""

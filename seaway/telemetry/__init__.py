@@ -3,7 +3,6 @@
 session_spans   a session's spans: runs' when they end, gangs' when the trace has their times
 client_spans    one client's: what it calls, puts and reads, from the call until it is over
 door_spans      of JAX programs that come through a door
-clock_distance  how far two clocks are apart, from what each has seen of the same runs
 
 The client alone makes the spans: it knows the user's context when a call is made, and hears when the run is over. So
 core, the controller and the hosts know nothing of them, and nothing travels with a call. A session that begins where
@@ -28,9 +27,11 @@ def spans_of(driver: SpanSource) -> SessionSpans | None:
     """The spans of a session, if this process has set up a tracer provider."""
     if "opentelemetry.trace" not in sys.modules:
         return None
-    from .session_spans import session_spans
+    from ..trace import otel
+    from .session_spans import SessionSpans
 
-    return session_spans(driver)
+    tracer = otel.tracer_of(None)
+    return None if tracer is None else SessionSpans(tracer, driver)
 
 
 def door_spans_of() -> DoorSpans | None:

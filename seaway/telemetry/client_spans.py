@@ -1,41 +1,33 @@
 """One client's spans: a run's from the call until the run has ended, a put's and a read's until contents are there.
 
-Spans begin in the thread that calls, below the span that is current there. Those of runs and puts end elsewhere: the
-client hears of it under core's lock, where nothing may wait for an exporter, so `session_spans` ends them later, with
-the time at which it was heard. Neighbours: `session_spans`; `seaway.sessions.caller`, which calls all of this.
+What is called, and what core's client says, is told here under the client's lock, in that order. Nothing may wait there
+for a sampler or an exporter. So it only becomes news, with its time and the span that was current where it was called;
+`follow` makes the spans, in a thread of the owner's. Neighbours: `session_spans` and `door_spans`, whose clients these
+are; `seaway.sessions.caller` and `backend.door.cluster` tell. The functions that matter: `ClientSpans.begin`, `follow`.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from opentelemetry import context as contexts
 from opentelemetry import trace as api
 
-from core.model import ranges
-from core.protocol import Blame, BuffersReady, RunAgain, RunEnded
+from core import protocol as p
+from core.model import Range, ranges
+
+from ..trace import otel
 
 if TYPE_CHECKING:
     from ..graph import Graph
     from ..specs import Slice
-    from .session_spans import SessionSpans
 
-Hears = Mapping[type, Callable[[Any], None]]
-
-
-class TracedRun(Protocol):
-    number: int
-    ended_at: int
-    due_at: int
-    tries: int
-    blame: Blame | None
-
-    @property
-    def done(self) -> bool: ...
-
-    @property
-    def late(self) -> bool: ...
+ABANDONED = "the session ended before it was over"
+Key = tuple[str, int]  # ("run", its number), ("put", the buffer's name) or ("get", the request)
 
 
 class TracedClient(Protocol):
@@ -51,118 +43,145 @@ class TracedClient(Protocol):
 
 
 class CalledRun(NamedTuple):
+    """A span, and what a session knows of its run; None: it is no run, or a door's. `called`: when it began, by the
+    client's clock, as all times are here."""
+
     span: api.Span
-    run: TracedRun
-    called: int  # by the session's clock, as all times here
-    known_as: Callable[[int], tuple[int, int]]
+    run: Any
+    called: int
 
 
 class ClientSpans:
-    def __init__(self, session: SessionSpans, client: TracedClient) -> None:
-        self._session, self._client = session, client
-        self._runs: dict[int, CalledRun] = {}
-        self._puts: dict[int, api.Span] = {}  # by the array's name
-        self._about = {"seaway.client": client.name, **session.about}
+    """`now`: the client's clock; `shift`: from it to nanoseconds since 1970."""
 
-    # --- what the user calls --------------------------------------------------------------------------------
+    def __init__(
+        self, tracer: api.Tracer, kind: api.SpanKind, about: Mapping[str, Any], now: Callable[[], int], shift: int
+    ) -> None:  # fmt: skip
+        self._tracer, self._kind, self._about, self._now, self._shift = tracer, kind, about, now, shift
+        self.news: deque[Callable[[], None]] = deque()
+        self._puts: set[int] = set()  # under way
+        self._open: dict[Key, CalledRun] = {}
+        self._over: list[CalledRun] = []
+        self.left = False
 
-    def called(self, run: TracedRun, graph: Graph, at: int) -> None:
-        """The program was called at this time, and the run is submitted. It may have ended meanwhile."""
-        about = self._about | {
+    # --- under the client's lock ----------------------------------------------------------------------------
+
+    def begin(
+        self, what: str, number: int, name: str, at: int, about: Mapping[str, Any], run: Any = None
+    ) -> None:  # fmt: skip
+        if what == "put":
+            self._puts.add(number)
+        about, context = {**self._about, **about}, contexts.get_current()
+        self.news.append(partial(self._begin, (what, number), name, at, about, context, run))
+
+    def hears(self, effect: p.Command) -> None:
+        match effect:
+            case p.RunEnded(run=run, blame=blame):
+                self._ended("run", run, blame)
+            case p.RunAgain(run=run, blame=blame):
+                self.news.append(partial(self._runs_again, ("run", run), self._now(), blame))
+            case p.BuffersReady(buffers=buffers, blame=blame):
+                self._puts_over(buffers, blame)
+            case p.Received(request=request, blame=blame):
+                self._ended("get", request, blame)
+            case p.CallRefused(what="get" | "put" as what, name=name, blame=blame):
+                self._ended(what, name, blame)
+            case _:
+                pass
+
+    def given_back(self, buffers: Iterable[int | Range]) -> None:
+        """These arrays were dropped: of puts among them nothing more may be heard."""
+        self._puts_over(buffers, None)
+
+    def _puts_over(self, buffers: Iterable[int | Range], blame: p.Blame | None) -> None:
+        for name in ranges.each(buffers) if self._puts else ():
+            if name in self._puts:
+                self._puts.remove(name)
+                self._ended("put", name, blame)
+
+    def _ended(self, what: str, number: int, blame: p.Blame | None) -> None:
+        self.news.append(partial(self._end, (what, number), self._now(), blame))
+
+    def leave(self, abandoned: bool = True) -> None:
+        """`abandoned`: what is under way will never be over."""
+        self.news.append(partial(self._leave, self._now(), abandoned))
+
+    # --- in one thread at a time ----------------------------------------------------------------------------
+
+    def follow(self) -> list[CalledRun]:
+        """Begin and end spans. Returns the runs of a session that are over."""
+        while self.news:
+            self.news.popleft()()
+        over, self._over = self._over, []
+        return over
+
+    def _begin(
+        self, key: Key, name: str, at: int, about: Mapping[str, Any], context: contexts.Context, run: Any
+    ) -> None:  # fmt: skip
+        span = self._tracer.start_span(name, context, self._kind, about, start_time=at + self._shift)
+        if span.is_recording():  # otherwise the user's sampler leaves it out
+            self._open[key] = CalledRun(span, run, at)
+
+    def _runs_again(self, key: Key, at: int, blame: p.Blame) -> None:
+        if key in self._open:
+            why = {"error.type": blame.code, "exception.message": str(blame)}
+            self._open[key].span.add_event("runs again", why, at + self._shift)
+
+    def _end(self, key: Key, at: int, blame: p.Blame | None) -> None:
+        called = self._open.pop(key, None)
+        if called is None:
+            return
+        span, run, _ = called
+        if run is not None:
+            at, blame = run.ended_at, run.blame
+            span.set_attribute("seaway.retries", run.tries)
+            if run.due_at:
+                span.set_attribute("seaway.late", run.late)
+            self._over.append(called)
+        if blame is not None:
+            otel.failed(span, str(blame), blame.code, blame.node, blame.host)
+        span.end(at + self._shift)
+
+    def _leave(self, at: int, abandoned: bool) -> None:
+        for span, _, _ in self._open.values():
+            if abandoned:
+                otel.failed(span, ABANDONED, "abandoned", "", -1)
+            span.end(at + self._shift)
+        self._open.clear()
+        self.left = True
+
+
+class CallerSpans(ClientSpans):
+    """A session's client. `grew()` is called when there is news."""
+
+    def __init__(
+        self, tracer: api.Tracer, client: TracedClient, about: Mapping[str, Any], shift: int, grew: Callable[[], None]
+    ) -> None:  # fmt: skip
+        about = {"seaway.client": client.name, **about}
+        super().__init__(tracer, api.SpanKind.CLIENT, about, client.now, shift)
+        self.client, self._grew = client, grew
+
+    def called(self, run: Any, graph: Graph, at: int) -> None:
+        about = {
             "seaway.program": graph.name,
             "seaway.run": run.number,
-            "seaway.slices": [self._client.name_of(home) for home in graph.slices],
+            "seaway.slices": [self.client.name_of(home) for home in graph.slices],
             "seaway.gangs": len(graph.nodes),
         }
-        span = self._begun(graph.name, about, at)
-        if span is not None:
-            self._runs[run.number] = CalledRun(span, run, at, self._client.known_as)
-            if run.done:
-                self._run_over(run.number)
-            self._session.grew()
+        self.begin("run", run.number, graph.name, at, about, run)
+        self._grew()
 
     def put(self, array: Any, at: int) -> None:
-        about = self._about | {
-            "seaway.slices": [self._client.name_of(array.slice)],
-            "seaway.nbytes": array.nbytes,
-        }
-        span = self._begun("put", about, at)
-        if span is not None:
-            self._puts[array._name] = span
-            if array._outcome.known:
-                self._put_over(array._name, array._outcome.blame)
-            self._session.grew()
+        about = {"seaway.slices": [self.client.name_of(array.slice)], "seaway.nbytes": array.nbytes}
+        self.begin("put", array._name, "put", at, about)
+        self._grew()
 
-    def reading(self, fetches: Sequence[Any]) -> api.Span | None:
-        nbytes = sum(fetch.buffer.aval.nbytes for fetch in fetches)
-        return (
-            self._begun("get", self._about | {"seaway.nbytes": nbytes}, self._client.now())
-            if fetches
-            else None
-        )
-
-    def read(self, span: api.Span) -> None:
-        """The read is over; its error is what is being raised now, if anything is."""
+    def read(self, fetches: Sequence[Any], at: int) -> None:
+        """A read that began at this time is over; its error is what is being raised now, if anything is."""
+        about = {**self._about, "seaway.nbytes": sum(fetch.buffer.aval.nbytes for fetch in fetches)}
+        span = self._tracer.start_span("get", None, self._kind, about, start_time=at + self._shift)
         error = sys.exception()
         if error is not None:
             span.set_attribute("error.type", str(getattr(error, "code", type(error).__qualname__)))
             span.set_status(api.Status(api.StatusCode.ERROR, str(error)))
-        span.end(self._client.now() + self._session.shift)
-
-    def _begun(self, name: str, about: Mapping[str, Any], at: int) -> api.Span | None:
-        """None if the user's sampler leaves it out."""
-        span = self._session.tracer.start_span(
-            name, None, api.SpanKind.CLIENT, about, start_time=at + self._session.shift
-        )
-        return span if span.is_recording() else None
-
-    # --- what the client hears ------------------------------------------------------------------------------
-
-    def hearing(self, hears: Hears) -> dict[type, Callable[[Any], None]]:
-        """What a client does with what it hears, and after that what is done here."""
-        mine: Hears = {RunEnded: self._ended, RunAgain: self._again, BuffersReady: self._settled}
-
-        def both(first: Callable[[Any], None], then: Callable[[Any], None]) -> Callable[[Any], None]:
-            def act(effect: Any) -> None:
-                first(effect)
-                then(effect)
-
-            return act
-
-        return {**hears, **{kind: both(hears[kind], act) for kind, act in mine.items()}}
-
-    def _ended(self, effect: RunEnded) -> None:
-        self._run_over(effect.run)
-
-    def _again(self, effect: RunAgain) -> None:
-        called = self._runs.get(effect.run)
-        if called is not None:
-            why = {"error.type": effect.blame.code, "exception.message": str(effect.blame)}
-            called.span.add_event("runs again", why, self._client.now() + self._session.shift)
-
-    def _settled(self, effect: BuffersReady) -> None:
-        if self._puts:
-            for name in ranges.each(effect.buffers):
-                self._put_over(name, effect.blame)
-
-    def _run_over(self, number: int) -> None:
-        called = self._runs.pop(number, None)
-        if called is not None:
-            self._session.runs_over.append(called)
-
-    def _put_over(self, name: int, blame: Blame | None) -> None:
-        span = self._puts.pop(name, None)
-        if span is not None:
-            self._session.puts_over.append((span, self._client.now(), blame))
-
-    def given_back(self, first: int, count: int) -> None:
-        """These arrays were dropped: of puts among them nothing more may be heard."""
-        for name in range(first, first + count) if self._puts else ():
-            self._put_over(name, None)
-
-    def left(self) -> Iterable[api.Span]:
-        """Spans of what is not over, and never will be."""
-        found = [called.span for called in list(self._runs.values())] + list(self._puts.values())
-        self._runs.clear()
-        self._puts.clear()
-        return found
+        span.end(self._now() + self._shift)

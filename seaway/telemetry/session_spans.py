@@ -4,7 +4,7 @@ In a real session a thread does so while the session is open: run's spans within
 whole trace is fetched for them. A simulated session does it between calls, and adds gangs when it is over: then there
 is no other thread that could disturb the turns of the user's. `session.trace` adds them at once in either.
 
-Neighbours: `client_spans`; `clock_distance`; `seaway.trace.otel`, which makes gangs' spans. The functions that matter:
+Neighbours: `client_spans`; `seaway.trace.otel`, which makes gangs' spans. The functions that matter:
 `end_spans`, `gangs_from`, `close`.
 """
 
@@ -13,18 +13,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from opentelemetry import trace as api
 
-from core.protocol import Blame
-
 from ..trace import gang_spans, otel
-from .client_spans import CalledRun, ClientSpans, TracedClient
-from .clock_distance import SeenTwice, ahead
+from .client_spans import CalledRun, CallerSpans, TracedClient
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -33,7 +29,7 @@ EVERY = 1.0  # seconds between two times that ended runs' spans are ended
 # a trace is fetched for gangs every 10 s at most, and in one of 100 parts of the time
 LEAST, SHARE = 10.0, 100
 MOST = 20_000  # runs that wait for the times of their gangs; the oldest go without
-TOGETHER = 256  # spans that a simulated session ends at once
+TOGETHER = 512  # news of which a simulated session makes spans at once
 
 log = logging.getLogger("seaway")
 
@@ -48,9 +44,26 @@ class SpanSource(Protocol):
     def policies(self) -> Mapping[str, str]: ...
 
 
-def session_spans(driver: SpanSource) -> SessionSpans | None:
-    tracer = otel.tracer_of(None)
-    return None if tracer is None else SessionSpans(tracer, driver)
+class SeenTwice(NamedTuple):
+    """One run, in nanoseconds by the client's clock and by the controller's."""
+
+    called: int
+    over: int
+    submitted: int
+    ended: int
+
+
+def ahead(runs: Iterable[SeenTwice]) -> int:
+    """Nanoseconds to add to a time of the controller's, from what both have seen of the same runs, at least one.
+
+    A client calls before the controller hears of the run, and hears of the end after the controller. So each run bounds
+    the distance of the two clocks from both sides, and many runs bound it closely, without a message. If the bounds
+    exclude each other, as clocks that drift apart may have it: the middle between them.
+    """
+    seen = list(runs)
+    low = max(run.called - run.submitted for run in seen)
+    high = min(run.over - run.ended for run in seen)
+    return (low + high) // 2
 
 
 class SessionSpans:
@@ -58,13 +71,11 @@ class SessionSpans:
         self.tracer, self._driver = tracer, driver
         self.shift = time.time_ns() - driver.now()  # from the session's clock to nanoseconds since 1970
         self._simulated = getattr(driver, "simulation", None) is not None
-        self.about: dict[str, Any] = {"seaway.simulated": True} if self._simulated else {}
+        self._about: dict[str, Any] = {"seaway.simulated": True} if self._simulated else {}
         policies = sorted(set(driver.policies().values()))
         if policies:
-            self.about["seaway.policy"] = ",".join(policies)
-        self._clients: list[ClientSpans] = []
-        self.runs_over: deque[CalledRun] = deque()
-        self.puts_over: deque[tuple[api.Span, int, Blame | None]] = deque()  # and when
+            self._about["seaway.policy"] = ",".join(policies)
+        self._clients: list[CallerSpans] = []
         # runs without gangs yet, as the trace knows them
         self._awaiting: dict[tuple[int, int], CalledRun] = {}
         self._fresh = False  # some have come since the last trace was asked for
@@ -72,15 +83,14 @@ class SessionSpans:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def client(self, client: TracedClient) -> ClientSpans:
-        made = ClientSpans(self, client)
+    def client(self, client: TracedClient) -> CallerSpans:
+        made = CallerSpans(self.tracer, client, self._about, self.shift, self._grew)
         self._clients.append(made)
         return made
 
-    def grew(self) -> None:
-        """Something was called."""
+    def _grew(self) -> None:
         if self._simulated:
-            if len(self.runs_over) + len(self.puts_over) >= TOGETHER:
+            if sum([len(client.news) for client in self._clients]) >= TOGETHER:
                 self.end_spans()
         elif self._thread is None:
             self._thread = threading.Thread(target=self._follow, name="seaway-spans", daemon=True)
@@ -96,32 +106,15 @@ class SessionSpans:
                 now = time.monotonic()
                 due = now + max(LEAST, SHARE * (now - begun))
 
-    # --- runs and puts --------------------------------------------------------------------------------------
-
     def end_spans(self) -> None:
-        """End the spans of all that is known to be over."""
+        """Begin the spans of all that was called, and end those of what is over."""
         with self._lock:
-            while self.puts_over:
-                span, at, blame = self.puts_over.popleft()
-                self._end(span, at, blame)
-            while self.runs_over:
-                self._end_run(self.runs_over.popleft())
-
-    def _end_run(self, called: CalledRun) -> None:
-        span, run = called.span, called.run
-        span.set_attribute("seaway.retries", run.tries)
-        if run.due_at:
-            span.set_attribute("seaway.late", run.late)
-        self._end(span, run.ended_at, run.blame)
-        self._awaiting[called.known_as(run.number)] = called
-        self._fresh = True
-        while len(self._awaiting) > MOST:
-            del self._awaiting[next(iter(self._awaiting))]
-
-    def _end(self, span: api.Span, at: int, blame: Blame | None) -> None:
-        if blame is not None:
-            otel.failed(span, str(blame), blame.code, blame.node, blame.host)
-        span.end(at + self.shift)
+            for client in self._clients:
+                for called in client.follow():
+                    self._awaiting[client.client.known_as(called.run.number)] = called
+                    self._fresh = True
+            while len(self._awaiting) > MOST:
+                del self._awaiting[next(iter(self._awaiting))]
 
     # --- gangs ----------------------------------------------------------------------------------------------
 
@@ -179,8 +172,6 @@ class SessionSpans:
         self.end_spans()
         if not abort and self._fresh:
             self._add_gangs()
-        for span in [span for client in self._clients for span in client.left()]:
-            if abort:
-                span.set_attribute("error.type", "abandoned")
-                span.set_status(api.Status(api.StatusCode.ERROR, "the session ended before it was over"))
-            span.end(self._driver.now() + self.shift)
+        for client in self._clients:
+            client.leave(abandoned=abort)
+        self.end_spans()

@@ -61,7 +61,7 @@ class User:
         return found
 
     async def stop(self) -> None:
-        await self.remote.stop()
+        await self.remote.node.stop()
         await self.head.close()
 
 

@@ -2,9 +2,9 @@
 
 cluster_devices       what a session asks, for devices of a cluster
 cluster_link          the client of core, and its thread
-cluster_arrays        arrays and their shards; cluster_buffers: what holds them; views, copies, layouts
+cluster_arrays        arrays and their shards; cluster_buffers: what holds them; copies, layouts
 cluster_executables   compiled programs; cluster_programs: equal ones once
-cluster_calls         calls, in order; call_order: those that wait
+cluster_calls         calls, in order, and those that wait
 cluster_answers       reads, and how they end
 cluster_opening       slices for a session, and its end
 
@@ -16,5 +16,13 @@ from __future__ import annotations
 from .cluster_devices import ClusterDevices
 from .cluster_executables import StepTimes
 from .cluster_link import SessionLine
-from .cluster_opening import ClusterSessions, RemoteSource, SessionSource, find_cluster
-from .cluster_options import ClusterRefused, ServedCluster, session_devices_of
+from .cluster_opening import (
+    ClusterRefused,
+    ClusterSessions,
+    RemoteSource,
+    ServedCluster,
+    SessionSource,
+    WatchOf,
+    find_cluster,
+    session_devices_of,
+)

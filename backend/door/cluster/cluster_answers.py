@@ -17,42 +17,60 @@ from typing import Any, TypeVar
 import numpy as np
 
 from core.client import Blocked, Client
-from core.model import ranges
+from core.model import Value, ranges
 from core.protocol import Blame, Command
 from core.protocol import effects as e
 
 from ..session import StatusError, invalid
-from .cluster_arrays import Awaited, ClusterArray, Ref, ShardedContents, ShardOfArray, Token, outcome_of
+from .cluster_arrays import Awaited, ClusterArray, Ref, ShardedContents, ShardOfArray, Token
 from .cluster_buffers import BufferOutcome, SessionBuffers
 from .cluster_calls import ClusterCalls
 from .cluster_executables import ClusterPrograms
-from .cluster_faults import fault_of_blame
 from .cluster_layouts import value_of
-from .cluster_link import ClusterLink
+from .cluster_link import CallWatch, ClusterLink, fault_of_blame
 
 T = TypeVar("T")
 Contents = np.ndarray[Any, Any]
 WhenRead = Callable[[Contents | StatusError], None]
-WantedShard = tuple[ShardedContents, int]  # and core's number of it
 FEW = 8  # shards of an array that are fetched one by one
 SAVED = (
     4 << 20
 )  # bytes that need not be moved if a shard is fetched alone: for less it is not worth a request more
+WHOLE = -1  # instead of core's number of a shard
+
+
+class WantedRead:
+    """An array that somebody reads, or the shard `at` of its `parts`."""
+
+    __slots__ = ("array", "at", "done", "number", "parts")
+
+    def __init__(self, array: ClusterArray, parts: ShardedContents | None, at: int) -> None:
+        self.array, self.parts, self.at = array, parts, at
+        self.number = WHOLE if parts is None else parts.number(at)
+        self.done: list[WhenRead] = []
+
+    @property
+    def value(self) -> Value:
+        return value_of(self.array.type, 0) if self.parts is None else self.parts.shard_value(self.at)
+
+    def here(self) -> Contents | None:
+        """If the array is in this process."""
+        found = self.array.here
+        return found if found is None or self.parts is None else found[self.parts.boxes[self.at]]
 
 
 class ClusterAnswers:
     def __init__(
-        self, link: ClusterLink, calls: ClusterCalls, buffers: SessionBuffers, programs: ClusterPrograms
-    ) -> None:
+        self, link: ClusterLink, calls: ClusterCalls, buffers: SessionBuffers, programs: ClusterPrograms,
+        watch: CallWatch | None,
+    ) -> None:  # fmt: skip
         self._link, self._calls, self._buffers, self._programs = link, calls, buffers, programs
+        self._watch = watch
         self._runs: dict[int, BufferOutcome] = {}
         self.called = 0  # how often the program has called
         self._waited: dict[BufferOutcome, None] = {}  # runs for which it has waited since its last call
-        self._wanted: dict[ClusterArray, list[WhenRead]] = {}
-        self._gets: dict[int, ClusterArray] = {}  # by request
-        self._shards_wanted: dict[WantedShard, list[WhenRead]] = {}
-        self._shard_gets: dict[int, tuple[ShardedContents, int]] = {}  # by request: a shard, by its place
-        self._coming: dict[int, int] = {}  # transfer -> request
+        self._wanted: dict[tuple[ClusterArray, int], WantedRead] = {}  # by core's number of the shard
+        self._gets: dict[int, WantedRead] = {}  # by request
         link.heard, link.failed = self._heard, self._fail
 
     def began(self, run: int, outcome: BufferOutcome) -> None:
@@ -66,7 +84,7 @@ class ClusterAnswers:
 
         def over(found: T) -> None:
             if self.called == called:
-                made_by = map(outcome_of, refs)
+                made_by = [each.outcome for each in refs]
                 self._waited.update((each, None) for each in made_by if each is not None and each.run)
             done(found)
 
@@ -91,80 +109,56 @@ class ClusterAnswers:
         elif ref.parts.contents is not None:
             done(ref.parts.read(ref.at))
         elif self._goes_alone(ref.parts, ref.at):
-            self._want_shard(ref.parts, ref.at, done)
+            ref.parts.alone.add(ref.parts.number(ref.at))
+            self._want(ref.parts.array, done, ref.parts, ref.at)
         else:
             self._want(ref.parts.array, partial(_came, ref, done))
 
     def _goes_alone(self, parts: ShardedContents, at: int) -> bool:
         """Whoever reads more than a few shards gets the whole array at once."""
-        if parts.array.here is not None or parts.array in self._wanted:
+        if parts.array.here is not None or (parts.array, WHOLE) in self._wanted:
             return False
         if parts.number(at) in parts.alone:
             return True
         return len(parts.alone) < FEW and parts.value.nbytes - parts.shard_value(at).nbytes >= SAVED
 
-    def _want_shard(self, parts: ShardedContents, at: int, done: WhenRead) -> None:
-        key = parts, parts.number(at)
-        if key in self._shards_wanted:
-            self._shards_wanted[key].append(done)
-        else:
-            self._shards_wanted[key] = [done]
-            parts.alone.add(key[1])
-            self._calls.order.do(partial(self._get_shard, parts, at))
-
-    def _get_shard(self, parts: ShardedContents, at: int) -> bool:
-        array = parts.array
-        if not self._calls.ready_to_be_read(array):
-            return False
-        if array.wrong is not None or array.here is not None:
-            found = array.wrong or (array.here[parts.boxes[at]] if array.here is not None else None)
-            assert found is not None
-            self._brought_shard(parts, at, found)
-            return True
-
-        def act(client: Client, now: int) -> bool:
-            request = client.get(array.name, now, parts.number(at))
-            if isinstance(request, Blocked):
-                return False
-            self._shard_gets[request] = parts, at
-            return True
-
-        return self._calls.attempt(act, partial(self._brought_shard, parts, at))
-
-    def _brought_shard(self, parts: ShardedContents, at: int, found: Contents | StatusError) -> None:
-        if not isinstance(found, StatusError):
-            found = parts.shaped(found)
-        for done in self._shards_wanted.pop((parts, parts.number(at)), ()):
-            done(found)
-
-    def _want(self, array: ClusterArray, done: WhenRead) -> None:
-        if array.here is not None:
+    def _want(
+        self, array: ClusterArray, done: WhenRead, parts: ShardedContents | None = None, at: int = 0
+    ) -> None:
+        read = WantedRead(array, parts, at)
+        if parts is None and array.here is not None:
             done(array.here)
-        elif array in self._wanted:
-            self._wanted[array].append(done)
-        else:
-            self._wanted[array] = [done]
-            self._calls.order.do(partial(self._get, array))
+            return
+        wanted = self._wanted.setdefault((array, read.number), read)
+        wanted.done.append(done)
+        if wanted is read:
+            self._calls.order.do(partial(self._get, read))
 
-    def _get(self, array: ClusterArray) -> bool:
-        if not self._calls.ready_to_be_read(array):
+    def _get(self, read: WantedRead) -> bool:
+        if not self._calls.ready_to_be_read(read.array):
             return False
-        found = array.wrong or array.here
+        found = read.array.wrong or read.here()
         if found is not None:
-            self._brought(array, found)
+            self._brought(read, found)
             return True
 
         def act(client: Client, now: int) -> bool:
-            request = client.get(array.name, now)
+            request = client.get(read.array.name, now, read.number)
             if isinstance(request, Blocked):
                 return False
-            self._gets[request] = array
+            self._gets[request] = read
+            if self._watch is not None:
+                self._watch.got(request, read.value.nbytes, now)
             return True
 
-        return self._calls.attempt(act, partial(self._brought, array))
+        return self._calls.attempt(act, partial(self._brought, read))
 
-    def _brought(self, array: ClusterArray, found: Contents | StatusError) -> None:
-        for done in self._wanted.pop(array, ()):
+    def _brought(self, read: WantedRead, found: Contents | StatusError) -> None:
+        if read.parts is not None and not isinstance(found, StatusError):
+            found = read.parts.shaped(found)
+        self._wanted.pop((read.array, read.number), None)
+        over, read.done = read.done, []
+        for done in over:
             done(found)
 
     # --- what is heard -------------------------------------------------------------------------------------
@@ -173,6 +167,8 @@ class ClusterAnswers:
         act = HEARD.get(type(command))
         if act is not None:
             act(self, command)
+        if self._watch is not None:
+            self._watch.hears(command)
 
     def _ended(self, said: e.RunEnded) -> None:
         outcome = self._runs.pop(said.run, None)
@@ -182,41 +178,21 @@ class ClusterAnswers:
 
     def _settled(self, said: e.BuffersReady) -> None:
         fault = None if said.blame is None else fault_of_blame(said.blame)
-        for outcome, names in self._buffers.outcomes.over(ranges.folded(said.buffers, few=2)):
+        for outcome, names in self._buffers.outcomes.covering(ranges.folded(said.buffers, few=2)):
             outcome.settle(names, fault)
 
-    def _opening(self, said: e.OpenRecv) -> None:
-        self._coming[said.transfer] = said.buffer
-
-    def _again(self, said: e.GetAgain) -> None:
-        self._coming.pop(said.transfer, None)
-
-    def _received(self, said: e.Received) -> None:
-        request = self._coming.pop(said.transfer, 0)
-        self._got(request, said.blame)
-
     def _refused(self, said: e.CallRefused) -> None:
-        if said.what in ("get", "sending"):
+        if said.what == "get":
             self._got(said.name, said.blame)
         elif said.what == "program":
             self._programs.refused(said.name, said.blame)
 
     def _got(self, request: int, blame: Blame | None) -> None:
-        shard = self._shard_gets.pop(request, None)
-        if shard is not None:
-            parts, at = shard
-            self._brought_shard(
-                parts, at,
-                self._link.taken(request, parts.shard_value(at)) if blame is None else fault_of_blame(blame),
-            )  # fmt: skip
-        array = self._gets.pop(request, None)
-        if array is not None and blame is None:
-            self._brought(array, self._link.taken(request, value_of(array.type, 0)))
-        elif array is not None and blame is not None:
-            self._brought(array, fault_of_blame(blame))
-
-    def _told(self, said: e.ProgramTold) -> None:
-        self._programs.told(said.program, said.about, said.blame)
+        read = self._gets.pop(request, None)
+        if read is not None:
+            self._brought(
+                read, self._link.taken(request, read.value) if blame is None else fault_of_blame(blame)
+            )
 
     def _unblocked(self, said: e.Unblocked) -> None:
         self._programs.unblocked()
@@ -226,13 +202,10 @@ class ClusterAnswers:
         """The session's client is lost: nothing will be heard any more."""
         if self._calls.over is None:
             self._calls.over, self._buffers.over = fault, True
-            for outcome in [*self._runs.values(), *self._buffers.outcomes]:
+            for outcome in [*self._runs.values(), *self._buffers.outcomes.values()]:
                 outcome.end(fault)
-            for array in list(self._wanted):
-                self._brought(array, fault)
-            shards, self._shards_wanted = self._shards_wanted, {}
-            for done in [done for each in shards.values() for done in each]:
-                done(fault)
+            for read in list(self._wanted.values()):
+                self._brought(read, fault)
             self._programs.lost(fault)
             self._calls.order.go_on()
             self._link.close()
@@ -250,10 +223,8 @@ def _came(shard: ShardOfArray, done: WhenRead, found: Contents | StatusError) ->
 HEARD: Mapping[type, Callable[[ClusterAnswers, Any], None]] = {
     e.RunEnded: ClusterAnswers._ended,
     e.BuffersReady: ClusterAnswers._settled,
-    e.OpenRecv: ClusterAnswers._opening,
-    e.GetAgain: ClusterAnswers._again,
-    e.Received: ClusterAnswers._received,
+    e.Received: lambda answers, said: answers._got(said.request, said.blame),
     e.CallRefused: ClusterAnswers._refused,
-    e.ProgramTold: ClusterAnswers._told,
+    e.ProgramTold: lambda answers, said: answers._programs.told(said.program, said.about, said.blame),
     e.Unblocked: ClusterAnswers._unblocked,
 }

@@ -6,6 +6,7 @@ soon as it is one of these, or will never be. When the last reference to one goe
 
 A shard of an array is a `ShardOfArray`: a name for a part, for which nothing is sent until it is read or used.
 Many results of one run are `ClusterArrays`, of which one becomes a `ClusterArray` when it is used alone.
+An array of shards that lie where it has them can be core's view (`sources_of`), so that no contents move.
 Neighbours: `cluster_buffers`, `cluster_devices`.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -23,8 +24,8 @@ from core.model import Range, Value, ranged
 
 from ..protocol import ShardSpec
 from ..session import ArrayType, StatusError, Unready, invalid
-from .cluster_buffers import BufferOutcome
-from .cluster_layouts import boxes_of, value_of
+from .cluster_buffers import BufferOutcome, tell
+from .cluster_layouts import Box, boxes_of, value_of
 
 Contents = np.ndarray[Any, Any]
 GONE = "Array has been deleted or donated"
@@ -32,18 +33,8 @@ GONE = "Array has been deleted or donated"
 
 class ClusterArray:
     __slots__ = (
-        "__weakref__",
-        "_drop",
-        "deleted",
-        "fault",
-        "here",
-        "name",
-        "outcome",
-        "parts",
-        "retyped",
-        "type",
-        "waits",
-    )
+        "__weakref__", "_drop", "deleted", "fault", "here", "name", "outcome", "parts", "retyped", "type", "waits",
+    )  # fmt: skip
 
     def __init__(
         self, array_type: ArrayType, drop: Callable[[int], None], here: Contents | None = None,
@@ -56,7 +47,7 @@ class ClusterArray:
         self.deleted = False
         self.parts: weakref.ref[ShardedContents] | None = None
         self.retyped: ClusterArray | None = None  # the same shards as an array that is cut otherwise
-        self.waits: list[Callable[[], None]] | None = None  # told when it is settled
+        self.waits: list[Callable[[], None]] = []  # told when it is settled
 
     def __del__(self) -> None:
         if self.name and not self.gone:
@@ -74,6 +65,18 @@ class ClusterArray:
         return bool(self.name) or self.here is not None or self.fault is not None or self.deleted
 
     @property
+    def known(self) -> bool:
+        """Whether it is ready, or will never be."""
+        if self.here is not None or self.fault is not None or self.gone:
+            return True
+        return self.outcome is not None and self.outcome.known(self.name)
+
+    @property
+    def failure(self) -> StatusError | None:
+        """Why a wait for it fails. None if it was deleted."""
+        return None if self.gone else self.wrong
+
+    @property
     def wrong(self) -> StatusError | None:
         """Why it cannot be used, as far as is known."""
         if self.gone:
@@ -85,33 +88,26 @@ class ClusterArray:
     def is_buffer(self, name: int, outcome: BufferOutcome) -> None:
         self.name, self.outcome = name, outcome
         if self.waits:
-            self._tell()
+            tell(self.waits)
 
     def is_here(self, contents: Contents) -> None:
         self.here = contents
-        self._tell()
+        tell(self.waits)
 
     def fails(self, fault: StatusError) -> None:
         self.fault = fault
-        self._tell()
+        tell(self.waits)
 
     def give_up(self) -> None:
         """Its memory is another's now. Its name is not dropped."""
         self.deleted, self.here = True, None
-        self._tell()
+        tell(self.waits)
 
     def when_settled(self, then: Callable[[], None]) -> None:
         if self.settled:
             then()
-        elif self.waits is None:
-            self.waits = [then]
         else:
             self.waits.append(then)
-
-    def _tell(self) -> None:
-        waits, self.waits = self.waits, None
-        for each in waits or ():
-            each()
 
 
 class BufferSpan:
@@ -129,6 +125,10 @@ class BufferSpan:
     @property
     def known(self) -> bool:
         return self.outcome.all_known(self.at, self.count) or self.outcome.has_gone(self.at)
+
+    @property
+    def failure(self) -> StatusError | None:
+        return None if self.outcome.has_gone(self.at) else self.wrong
 
     @property
     def settled(self) -> bool:
@@ -209,6 +209,14 @@ class Token:
     def __init__(self, outcome: BufferOutcome) -> None:
         self.outcome = outcome
 
+    @property
+    def known(self) -> bool:
+        return self.outcome.over
+
+    @property
+    def failure(self) -> StatusError | None:
+        return self.outcome.fault
+
 
 class ShardedContents:
     """The shards of one array, while somebody has references to them. If the contents of the whole array are fetched,
@@ -280,6 +288,15 @@ class ShardOfArray:
         self.alone: ClusterArray | None = None
 
     @property
+    def array(self) -> ClusterArray:
+        """That which decides what becomes of it."""
+        return self.alone or self.parts.array
+
+    @property
+    def outcome(self) -> BufferOutcome | None:
+        return self.array.outcome
+
+    @property
     def type(self) -> ArrayType:
         whole = self.parts.array.type
         spec = whole.sharding
@@ -292,52 +309,22 @@ Argument = ClusterArray | BufferSpan
 Awaited = Ref | BufferSpan
 
 
-def is_known(ref: Awaited) -> bool:
-    """Whether it is ready, or will never be."""
-    if isinstance(ref, ShardOfArray):
-        ref = ref.alone or ref.parts.array
-    if isinstance(ref, Token):
-        return ref.outcome.over
-    if isinstance(ref, BufferSpan):
-        return ref.known
-    if ref.here is not None or ref.fault is not None or ref.gone:
-        return True
-    return ref.outcome is not None and ref.outcome.known(ref.name)
-
-
-def _fault(ref: Awaited) -> StatusError | None:
-    if isinstance(ref, ShardOfArray):
-        ref = ref.alone or ref.parts.array
-    if isinstance(ref, Token):
-        return ref.outcome.fault
-    if isinstance(ref, BufferSpan):
-        return None if ref.outcome.has_gone(ref.at) else ref.wrong
-    return None if ref.gone else ref.wrong
-
-
-def outcome_of(ref: Awaited) -> BufferOutcome | None:
-    """Of the run or put that makes it."""
-    return (ref.alone or ref.parts.array).outcome if isinstance(ref, ShardOfArray) else ref.outcome
-
-
 def when_known(refs: list[Awaited], done: Unready) -> None:
     """Tells, when all are ready or will never be, what is wrong with the first that is."""
-    while refs and is_known(refs[-1]):
-        fault = _fault(refs.pop())
-        if fault is not None:
-            done(fault)
+    while refs:
+        last = refs[-1].array if isinstance(refs[-1], ShardOfArray) else refs[-1]
+        if not last.known:
+            again = partial(when_known, refs, done)
+            if last.outcome is not None:
+                last.outcome.waits.append(again)
+            else:
+                last.when_settled(again)
             return
-    if not refs:
-        done(None)
-        return
-    last = refs[-1]
-    if isinstance(last, ShardOfArray):
-        last = last.alone or last.parts.array
-    again = lambda: when_known(refs, done)  # noqa: E731
-    if last.outcome is not None:
-        last.outcome.waits.append(again)
-    else:
-        last.when_settled(again)
+        refs.pop()
+        if last.failure is not None:
+            done(last.failure)
+            return
+    done(None)
 
 
 def relabelled(array_type: ArrayType, shards: Sequence[Ref]) -> ClusterArray | None:
@@ -359,13 +346,54 @@ def relabelled(array_type: ArrayType, shards: Sequence[Ref]) -> ClusterArray | N
     return whole if guessed or value_of(whole.type, 0) == value_of(array_type, 0) else None
 
 
-def bytes_here(contents: Contents | None) -> bytes:
-    assert contents is not None
-    return contents.tobytes()
+class SharedShard(NamedTuple):
+    """A shard of an array. `number`: core's, equal for devices that have the same."""
+
+    array: ClusterArray
+    number: int
+    box: Box
+
+    @property
+    def contents(self) -> np.ndarray[Any, Any]:
+        """If the array is in this process."""
+        assert self.array.here is not None
+        return self.array.here[self.box]
 
 
-def nbytes_here(array: ClusterArray) -> int:
-    return 0 if array.here is None else array.here.nbytes
+def sources_of(array_type: ArrayType, shards: Sequence[Ref]) -> list[SharedShard] | None:
+    """None: their contents have to be put together anew. A view shares shards as they lie on their devices. So they
+    have to be where the array has them, and to have the shape there that core knows: a single number is a row of one
+    where core's array is a stack."""
+    try:
+        value_of(array_type, 0)
+    except StatusError:  # the cluster does not know its type
+        return None
+    found = []
+    devices = array_type.sharding.devices
+    for device, shard, box in zip(devices, shards, boxes_of(array_type), strict=True):
+        source = _source(shard, device)
+        if source is None or _size(source.box) != _size(box):
+            return None
+        found.append(source)
+    return found
+
+
+def _source(shard: Ref, device: int) -> SharedShard | None:
+    """None: it is not on this device."""
+    if isinstance(shard, ShardOfArray):
+        parts = shard.parts
+        if parts.array.type.sharding.devices[shard.at] != device:
+            return None
+        if shard.alone is None:
+            return SharedShard(parts.array, parts.number(shard.at), parts.boxes[shard.at])
+        shard = shard.alone
+    if isinstance(shard, Token) or shard.type.sharding.devices != (device,):
+        return None
+    return SharedShard(shard, 0, boxes_of(shard.type)[0])
+
+
+def _size(box: Box) -> tuple[int, ...]:
+    return tuple([each.stop - each.start for each in box])
 
 
 def indexed(arguments: Sequence[Argument]) -> Iterator[tuple[int, Argument]]:

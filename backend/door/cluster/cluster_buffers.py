@@ -8,15 +8,23 @@ and each message is a turn of the controller. Neighbours: `cluster_arrays`,
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from core.client import Client
-from core.model import Range, ranges
+from core.model import Range, RangeTable, ranges
 
 from ..session import StatusError
-from .cluster_link import ClusterLink
+from .cluster_link import CallWatch, ClusterLink
+
+
+def tell(waits: list[Callable[[], None]]) -> None:
+    """Calls each once. They may wait again, for something else."""
+    if waits:
+        told = waits.copy()
+        waits.clear()
+        for each in told:
+            each()
 
 
 class BufferOutcome:
@@ -24,7 +32,18 @@ class BufferOutcome:
     put, or not submitted yet. `over`: the run has ended, at `ended_at`."""
 
     __slots__ = (
-        "_apart", "_gone", "_unnamed", "count", "ended_at", "fault", "first", "left", "over", "readers", "ready", "run",
+        "_apart",
+        "_gone",
+        "count",
+        "ended_at",
+        "fault",
+        "first",
+        "left",
+        "over",
+        "readers",
+        "ready",
+        "run",
+        "unnamed",
         "waits",
     )  # fmt: skip
 
@@ -38,23 +57,13 @@ class BufferOutcome:
         self._apart: dict[int, StatusError | None] = {}  # buffers of which we have heard alone
         self._gone: list[range] = []  # buffers that were deleted or given up, as places among them
         self.waits: list[Callable[[], None]] = []
-        self._unnamed: list[Callable[[], None]] = []  # told when there are names, or will never be
-
-    def named(self, first: int) -> None:
-        self.first = first
-        self._tell_named()
+        self.unnamed: list[Callable[[], None]] = []  # told when there are names, or will never be
 
     def when_named(self, then: Callable[[], None]) -> None:
         if self.first or self.fault is not None:
             then()
         else:
-            self._unnamed.append(then)
-
-    def _tell_named(self) -> None:
-        if self._unnamed:
-            unnamed, self._unnamed = self._unnamed, []
-            for each in unnamed:
-                each()
+            self.unnamed.append(then)
 
     def known(self, name: int) -> bool:
         return self.ready or self.fault is not None or name in self._apart
@@ -90,7 +99,7 @@ class BufferOutcome:
             self.ready = True
         else:
             self._apart.update(dict.fromkeys(names, fault))
-        self._tell()
+        tell(self.waits)
 
     def end(self, fault: StatusError | None) -> None:
         """The run has ended: with success, so all its buffers are ready of which nothing else was said."""
@@ -99,74 +108,28 @@ class BufferOutcome:
             self.ready = True
         elif self.fault is None:
             self.fault = fault
-        self._tell_named()
-        self._tell()
-
-    def forgotten(self) -> None:
-        """Nobody has any of its buffers."""
-        self._tell()
-
-    def _tell(self) -> None:
-        waits, self.waits = self.waits, []
-        for each in waits:
-            each()
-
-
-class BufferOutcomes:
-    """BufferOutcomes of buffers, by their names, which only grow."""
-
-    def __init__(self) -> None:
-        self._by_first: dict[int, BufferOutcome] = {}
-        self._several: list[int] = []  # first names of those that have several, ascending
-
-    def __len__(self) -> int:
-        return len(self._by_first)
-
-    def __iter__(self) -> Iterator[BufferOutcome]:
-        return iter(self._by_first.values())
-
-    def add(self, outcome: BufferOutcome, first: int) -> None:
-        self._by_first[first] = outcome
-        if outcome.count > 1:
-            self._several.append(first)
-        outcome.named(first)
-
-    def drop(self, outcome: BufferOutcome) -> None:
-        del self._by_first[outcome.first]
-        if outcome.count > 1:
-            self._several.remove(outcome.first)
-
-    def over(self, names: Iterable[int | Range]) -> Iterator[tuple[BufferOutcome, range]]:
-        """The outcomes of these names, each with those that are its own. Names that have none are left out."""
-        for each in names:
-            first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
-            while count:
-                outcome = self._find(first)
-                here = 1 if outcome is None else min(count, outcome.first + outcome.count - first)
-                if outcome is not None:
-                    yield outcome, range(first, first + here)
-                first, count = first + here, count - here
-
-    def _find(self, name: int) -> BufferOutcome | None:
-        found = self._by_first.get(name)
-        if found is None and self._several:
-            at = bisect_right(self._several, name) - 1
-            if at >= 0:
-                before = self._by_first[self._several[at]]
-                if name < before.first + before.count:
-                    return before
-        return found
+        tell(self.unnamed)
+        tell(self.waits)
 
 
 class SessionBuffers:
     """`later(function)`: calls it on the loop's thread, a little later, from any thread."""
 
-    def __init__(self, link: ClusterLink, later: Callable[[Callable[[], None]], Any]) -> None:
-        self.outcomes = BufferOutcomes()
+    def __init__(
+        self, link: ClusterLink, later: Callable[[Callable[[], None]], Any], watch: CallWatch | None
+    ) -> None:
+        self.outcomes: RangeTable[Any] = RangeTable()  # BufferOutcomes by their first names; none is ever cut
         self.over = False  # nothing is released any more
-        self._link, self._later = link, later
+        self._link, self._later, self._watch = link, later, watch
         self._dropped: list[int | Range] = []
         self._reading = 0  # of all outcomes, their `readers`
+
+    def add(self, outcome: BufferOutcome, first: int) -> None:
+        """These buffers have names."""
+        self.outcomes.put(first, outcome)
+        outcome.first = first
+        if outcome.unnamed:
+            tell(outcome.unnamed)
 
     def drop(self, name: int, count: int = 1) -> None:
         """The last reference to these buffers has gone; called in any thread."""
@@ -185,16 +148,17 @@ class SessionBuffers:
         released behind it."""
         names, self._dropped = self._dropped, []
         if self._reading:
-            late = {name for name in names if self._will_be_named(name)}
+            late = {
+                name for name in names if any(each.readers for each, _ in self.outcomes.covering((name,)))
+            }
             self._dropped += late  # others may have been dropped meanwhile
             names = [name for name in names if name not in late]
         if names:
             found = ranges.joined(names)
             self.forget(found)
             client.release(tuple(found), now)
-
-    def _will_be_named(self, name: int | Range) -> bool:
-        return any(outcome.readers for outcome, _ in self.outcomes.over((name,)))
+            if self._watch is not None:
+                self._watch.given_back(found)
 
     def read(self, outcomes: Iterable[BufferOutcome]) -> None:
         """A call that is still to be made will name some of their buffers."""
@@ -212,8 +176,8 @@ class SessionBuffers:
 
     def forget(self, names: Iterable[int | Range]) -> None:
         """The session does not have these any more."""
-        for outcome, here in self.outcomes.over(names):
+        for outcome, here in self.outcomes.covering(names):
             outcome.left -= len(here)
             if not outcome.left:
-                self.outcomes.drop(outcome)
-                outcome.forgotten()
+                self.outcomes.drop(outcome.first)
+                tell(outcome.waits)  # nobody has any of its buffers

@@ -11,6 +11,7 @@ arrival (`cluster_calls`). Neighbours: `cluster_answers` hears and reads; `clust
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -32,13 +33,13 @@ from .cluster_arrays import (
     ClusterArrays,
     Ref,
     ShardOfArray,
+    SharedShard,
     Token,
-    bytes_here,
     given_twice,
     indexed,
-    nbytes_here,
     parts_of,
     relabelled,
+    sources_of,
     when_known,
 )
 from .cluster_buffers import BufferOutcome, SessionBuffers
@@ -46,9 +47,8 @@ from .cluster_calls import ClusterCalls
 from .cluster_copies import ClusterCopies
 from .cluster_executables import ClusterExecutable, ClusterPrograms
 from .cluster_layouts import default_layout, value_of, whole_of
-from .cluster_link import ClusterLink
+from .cluster_link import CallWatch, ClusterLink
 from .cluster_programs import Places
-from .cluster_views import SharedShard, sources_of
 
 T = TypeVar("T")
 Contents = np.ndarray[Any, Any]
@@ -60,24 +60,21 @@ class ClusterDevices:
 
     def __init__(
         self, link: ClusterLink, platform: Platform, places: Places, programs: ClusterPrograms,
-        later: Callable[[Callable[[], None]], Any],
+        later: Callable[[Callable[[], None]], Any], watch: CallWatch | None = None,
     ) -> None:  # fmt: skip
-        self.platform = platform
+        self.platform, self._watch = platform, watch
         self._link, self._places, self._programs = link, places, programs
         self._calls = ClusterCalls(link)
         self._copies = ClusterCopies(places, programs, self._calls.order.go_on)
-        self._buffers = SessionBuffers(link, later)
-        self._answers = ClusterAnswers(link, self._calls, self._buffers, programs)
+        self._buffers = SessionBuffers(link, later, watch)
+        self._answers = ClusterAnswers(link, self._calls, self._buffers, programs, watch)
         programs.default_kind = platform.default_memory_kind()
 
     # --- arrays --------------------------------------------------------------------------------------------
 
     def put(self, array_type: ArrayType, shards: Sequence[Contents]) -> Ref:
-        return self._made_of(array_type, whole_of(array_type, shards))
-
-    def _made_of(self, array_type: ArrayType, contents: Contents) -> ClusterArray:
         made = ClusterArray(array_type, self._buffers.drop)
-        self._fill(made, contents)
+        self._fill(made, whole_of(array_type, shards))
         return made
 
     def _fill(self, made: ClusterArray, contents: Contents, ahead: bool = False) -> None:
@@ -107,6 +104,8 @@ class ClusterDevices:
             name = client.put(value, where, now)
             if not isinstance(name, Blocked):
                 self._link.offer(name).give(contents)
+                if self._watch is not None:
+                    self._watch.put(name, value.nbytes, now)
             return name
 
         return self._begin(array, call)
@@ -119,7 +118,7 @@ class ClusterDevices:
             if isinstance(name, Blocked):
                 return False
             outcome = BufferOutcome(1)
-            self._buffers.outcomes.add(outcome, name)
+            self._buffers.add(outcome, name)
             array.is_buffer(name, outcome)
             return True
 
@@ -220,7 +219,7 @@ class ClusterDevices:
 
         def act(client: Client, now: int) -> bool:
             name = self._copies.registered(source.type, made.type, client, now)
-            return name != 0 and self._submit(client, now, name, (source.name,), outcome, [made])
+            return name != 0 and self._submit(client, now, name, "copy", (source.name,), outcome, [made])
 
         return self._calls.attempt(act, partial(self._failed, outcome, [made]))
 
@@ -236,7 +235,7 @@ class ClusterDevices:
 
     def is_deleted(self, ref: Ref) -> bool:
         if isinstance(ref, ShardOfArray):
-            ref = ref.alone or ref.parts.array
+            ref = ref.array
         return isinstance(ref, ClusterArray) and ref.gone
 
     def _alone(self, ref: ClusterArray | ShardOfArray) -> ClusterArray:
@@ -334,10 +333,7 @@ class ClusterDevices:
             return True
         if not self._travel([each for each in arguments if isinstance(each, ClusterArray)]):
             return False
-        sent = tuple([
-            each.name or bytes_here(each.here) if isinstance(each, ClusterArray) else each.name
-            for each in arguments
-        ])  # fmt: skip
+        sent = tuple([each.name or each.here.tobytes() for each in arguments])  # type: ignore[union-attr]
         donated = executable.donated
         giving = not donated or not (donated.intersection(keep) or given_twice(arguments, donated))
 
@@ -348,7 +344,7 @@ class ClusterDevices:
                     return False
                 executable.keeping = found
             program = executable.giving if giving else executable.keeping
-            return self._submit(client, now, program, sent, outcome, results)
+            return self._submit(client, now, program, executable.ir.name, sent, outcome, results)
 
         if not self._calls.attempt(act, partial(self._failed, outcome, results)):
             return False
@@ -376,30 +372,30 @@ class ClusterDevices:
         here = {id(each): each for each in arguments if not each.name}
         if not here:
             return True
-        sizes = dict.fromkeys(here, 0)
+        sizes = Counter[int]()
         for each in arguments:
-            if not each.name:
-                sizes[id(each)] += nbytes_here(each)
-        chosen, found = to_put(list(sizes.values())), list(here.values())
+            if not each.name and each.here is not None:
+                sizes[id(each)] += each.here.nbytes
+        chosen, found = to_put([sizes[key] for key in here]), list(here.values())
         return all(
             self._put(each, each.here) for each in map(found.__getitem__, chosen) if each.here is not None
         )
 
     def _submit(
-        self, client: Client, now: int, program: int, sent: tuple[int | bytes | Range, ...], outcome: BufferOutcome,
-        results: list[ClusterArray],
+        self, client: Client, now: int, program: int, name: str, sent: tuple[int | bytes | Range, ...],
+        outcome: BufferOutcome, results: list[ClusterArray],
     ) -> bool:  # fmt: skip
         self._answers.tell_waited(client)
         made = client.submit(program, sent, now)
         if isinstance(made, Blocked):
             return False
+        if self._watch is not None:
+            self._watch.called(made.run, name, now)
         self._answers.began(made.run, outcome)
         if outcome.count:
-            self._buffers.outcomes.add(outcome, made.results[0])
-        for array, name in zip(
-            results, made.results, strict=False
-        ):  # none of them, if they are counted as one
-            array.is_buffer(name, outcome)
+            self._buffers.add(outcome, made.results[0])
+        for array, buffer in zip(results, made.results, strict=False):  # none, if they are counted as one
+            array.is_buffer(buffer, outcome)
         self._buffers.release(client, now)
         return True
 

@@ -26,8 +26,7 @@ from core.protocol import Blame
 from ..programs import ProgramFacts, compiled_facts, read_program, tiles_on
 from ..protocol import REPLICATED, TOKEN, ShardSpec, StatusCode
 from ..session import ArrayType, CompiledFacts, StatusError, WhenCompiled, unsupported
-from .cluster_faults import fault_of_blame
-from .cluster_link import ClusterLink
+from .cluster_link import ClusterLink, fault_of_blame
 from .cluster_programs import Places, executable_program, function_of, question_program, with_cost
 
 log = logging.getLogger("seaway.door")

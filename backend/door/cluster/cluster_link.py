@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -22,9 +22,9 @@ from backend.client import Head, PutOffer, Remote
 from backend.contents import hash_of
 from backend.node import CallError
 from backend.wire import Described
-from core.client import Client
-from core.model import Value
-from core.protocol import Command, LogLine
+from core.client import Client, infrastructure
+from core.model import Range, Value
+from core.protocol import Blame, Command, LogLine
 
 from ..protocol import StatusCode
 from ..session import StatusError
@@ -36,6 +36,24 @@ GOODBYE = 2.0  # seconds for the controller to acknowledge that a session ends
 PATIENCE = 60.0  # seconds for a controller that is out of reach to come back
 LATER = 0.01  # seconds until what was dropped is released, if no call takes it along
 LOOK = 1.0  # seconds between looks at whether it is
+
+
+CODES = {  # of blames, as the protocol has them
+    "refused": StatusCode.INVALID_ARGUMENT,
+    "no-memory": StatusCode.RESOURCE_EXHAUSTED,
+    "timeout": StatusCode.DEADLINE_EXCEEDED,
+    "cancelled": StatusCode.CANCELLED,
+    "protocol": StatusCode.INTERNAL,
+    "user": StatusCode.INTERNAL,
+}
+
+
+def fault_of_blame(blame: Blame) -> StatusError:
+    """What the cluster lost is DATA_LOSS, as for JAX on Google's own servers: elastic training looks for that word, and
+    begins again from a checkpoint. The session goes on; when it does not, all of its calls are UNAVAILABLE."""
+    if infrastructure(blame):
+        return StatusError(StatusCode.DATA_LOSS, str(blame))
+    return StatusError(CODES.get(blame.code, StatusCode.INTERNAL), str(blame))
 
 
 class ClusterLink(Protocol):
@@ -64,6 +82,21 @@ class ClusterLink(Protocol):
         """The session is over: all that it has there is given back."""
 
 
+class CallWatch(Protocol):
+    """What is told what a session calls and hears, for spans. Times are of core's client."""
+
+    def called(self, run: int, program: str, at: int) -> None: ...
+
+    def put(self, buffer: int, nbytes: int, at: int) -> None: ...
+
+    def got(self, request: int, nbytes: int, at: int) -> None:
+        """A read was asked for."""
+
+    def given_back(self, buffers: Iterable[int | Range]) -> None: ...
+
+    def hears(self, command: Command) -> None: ...
+
+
 class SessionLine(ClusterLink, Protocol):
     name: str
 
@@ -90,21 +123,13 @@ class RemoteLink:
         self.remote = Remote(
             self.client, described.lease, head, heard=self._note, failed=self._note
         )  # fmt: skip
+        self.act, self.offer, self.now = self.remote.act, self.remote.offer, self.remote.node.now
         self.remote.node.start()
         self._closing: asyncio.Task[None] | None = None
         self._then: list[Callable[[], None]] = []
         self._last = ""  # what the client said last
         self._away_since = 0.0
         self._look_again: asyncio.TimerHandle | None = self._loop.call_later(LOOK, self._look)
-
-    def act(self, act: Callable[[Client, int], T]) -> T:
-        return self.remote.act(act)
-
-    def now(self) -> int:
-        return self.remote.node.now()
-
-    def offer(self, buffer: int) -> PutOffer:
-        return self.remote.offer(buffer)
 
     def taken(self, request: int, value: Value) -> Any:
         return self.remote.taken(request)
@@ -194,11 +219,6 @@ class RemoteLink:
         await self._closing
 
     async def _close(self) -> None:
-        if self.client.state in ("new", "open", "away", "closing"):
-            self.remote.act(lambda client, now: client.close(now))
-            until = self._loop.time() + GOODBYE
-            while self.client.state == "closing" and self._loop.time() < until:
-                await asyncio.sleep(0.005)
-        await self.remote.stop()
+        await self.remote.leave(GOODBYE)
         for then in self._then:
             then()

@@ -14,17 +14,19 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
 import grpc
 
+from backend.auth import Access
 from backend.client import Head
 from backend.contents import StableHLOCode, stablehlo_code
 from backend.node import CallError
 from backend.streams import StreamRefused, dial
-from backend.wire import Described, versions
+from backend.wire import Described, call_messages, versions
+from core.model import Cluster
 from core.protocol import Command
 from core.protocol import effects as e
 
@@ -42,21 +44,54 @@ from ..session import (
 )
 from .cluster_devices import ClusterDevices
 from .cluster_executables import ClusterPrograms, StepTimes
-from .cluster_link import RemoteLink, SessionLine
-from .cluster_options import ClusterRefused, ServedCluster, session_devices_of
+from .cluster_link import CallWatch, RemoteLink, SessionLine
 from .cluster_programs import Places
 
 log = logging.getLogger("seaway.door")
 PRICES = 3.0  # seconds between questions how long programs take
 ANSWER = 10.0  # seconds for the controller to say how long programs take
 Serves = Callable[[ClusterDevices], SessionDevices]
+WatchOf = Callable[[SessionLine], CallWatch]
+
+
+class ClusterRefused(Exception):
+    """The door cannot serve this cluster; the text says why, and what to do about it."""
+
+
+@dataclass(frozen=True)
+class ServedCluster:
+    """`devices`: of each session, 0: all of the island. `island`: its name, "": any. `name`: of sessions' clients.
+    `wait`: seconds for the controller to answer at the start."""
+
+    address: str
+    access: Access = field(repr=False)
+    devices: int = 0
+    island: str = ""
+    name: str = "jax"
+    weight: int = 1
+    priority: int = 0
+    wait: float = 10.0
+
+
+def session_devices_of(cluster: Cluster, devices: int, island: str) -> int:
+    """How many devices a session has, if it is to have so many (0: all that can be had). Raises ClusterRefused."""
+    there = {each.name: each.devices for each in cluster.islands}
+    told = ", ".join(f"{count} on island {name!r}" for name, count in there.items())
+    if island and island not in there:
+        raise ClusterRefused(f"--island {island}: the cluster has no such island; there are {told}")
+    most = there[island] if island else max(there.values())
+    if devices > most:
+        raise ClusterRefused(
+            f"--devices {devices}: the devices of a session are on one island, and there are {told}"
+        )
+    return devices or most
 
 
 async def find_cluster(head: Head, options: ServedCluster) -> tuple[Described, ServedCluster]:
     """What there is, and the options with the number of devices. Raises ClusterRefused."""
     place = options.address
     try:
-        described = await head.about(versions.mine(), options.wait)
+        described: Described = await head.ask(call_messages.AboutReply(versions.mine()), options.wait)
     except CallError as wrong:
         if wrong.code == grpc.StatusCode.UNAUTHENTICATED:
             raise ClusterRefused(
@@ -111,7 +146,7 @@ class RemoteSource:
         if not numbers:
             return {}
         try:
-            seen = await self._head.seen_of(numbers, ANSWER)
+            seen = (await self._head.ask(call_messages.SeenReply(tuple(numbers)), ANSWER)).by_client
         except CallError:  # the controller is busy, or away
             return {}
         return {numbers[number]: times for number, times in seen.items() if number in numbers}
@@ -138,9 +173,10 @@ class ClusterSessions:
     """Implements `session_port.Opening`. `more`: foreign functions that programs may call besides the built-in list."""
 
     def __init__(
-        self, source: SessionSource, more: Collection[str], limits: SessionLimits | None = None
-    ) -> None:
-        self._source = source
+        self, source: SessionSource, more: Collection[str], limits: SessionLimits | None = None,
+        watch: WatchOf | None = None,
+    ) -> None:  # fmt: skip
+        self._source, self._watch = source, watch
         self._more, self._limits = frozenset(more), limits or SessionLimits()
         self._names: set[str] = set()
         self._links: set[SessionLine] = set()
@@ -189,7 +225,8 @@ class ClusterSessions:
             log.info("client %r has %d devices", name, source.devices)
             if self._pricing is None:
                 self._pricing = asyncio.get_running_loop().create_task(self._price())
-            session.begin(serves(ClusterDevices(link, platform, places, programs, link.soon)))
+            watch = None if self._watch is None else self._watch(link)
+            session.begin(serves(ClusterDevices(link, platform, places, programs, link.soon, watch)))
         finally:
             asking.cancel()
             failed.cancel()

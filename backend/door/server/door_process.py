@@ -27,10 +27,7 @@ from .door_server import DoorServer, listen_for_clients
 from .ifrt_service import TransportLimits
 
 if TYPE_CHECKING:
-    from ..cluster import ClusterSessions, SessionSource
-
-    Watched = Callable[[SessionSource], SessionSource]
-
+    from ..cluster import ClusterSessions, WatchOf
 
 log = logging.getLogger("seaway.door")
 THREADS = (
@@ -130,12 +127,12 @@ async def _serve(
 
 def run_cluster_door(
     address: str, options: ServedCluster, *, more: Collection[str] = (), ready: Callable[[str], None],
-    watched: Watched | None = None,
+    watch: WatchOf | None = None,
 ) -> None:  # fmt: skip
-    """The same with the devices of a cluster. `watched`: makes a source of sessions that are watched of the cluster's
-    own. Raises ListenRefused, ClusterRefused."""
+    """The same with the devices of a cluster. `watch`: makes what a new session tells of its calls. Raises
+    ListenRefused, ClusterRefused."""
     os.environ.update(environment(None, os.environ))
-    run(_serve_cluster(address, options, more, ready, watched))
+    run(_serve_cluster(address, options, more, ready, watch))
 
 
 async def _serve_cluster(
@@ -143,7 +140,7 @@ async def _serve_cluster(
     options: ServedCluster,
     more: Collection[str],
     ready: Callable[[str], None],
-    watched: Watched | None,
+    watch: WatchOf | None,
 ) -> None:
     from ..cluster import ClusterSessions, RemoteSource, find_cluster
 
@@ -156,8 +153,7 @@ async def _serve_cluster(
             finding.cancel()
             return
         described, options = await finding
-        source: SessionSource = RemoteSource(head, described, options)
-        sessions = ClusterSessions(source if watched is None else watched(source), more)
+        sessions = ClusterSessions(RemoteSource(head, described, options), more, watch=watch)
         await serve_until(stop, {address: sessions}, ready)
     finally:
         await head.close()

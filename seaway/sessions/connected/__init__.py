@@ -29,16 +29,12 @@ if TYPE_CHECKING:
     from .loop import Loop
     from .pricing import ConnectedPricing
 
-_MODULES = {
-    "connecting": ("connect",),
-    "driver": ("RealDriver",),
-    "local_cluster": (
-        "AGENT", "CONFIG", "PLATFORMS", "LocalCluster", "LocalDriver", "ClusterOptions", "environment_of", "local",
-    ),
-    "loop": ("Loop",),
-    "pricing": ("ConnectedPricing",),
+_HOME = {
+    "connect": "connecting", "RealDriver": "driver", "Loop": "loop", "ConnectedPricing": "pricing",
+    "AGENT": "local_cluster", "CONFIG": "local_cluster", "PLATFORMS": "local_cluster", "LocalCluster": "local_cluster",
+    "LocalDriver": "local_cluster", "ClusterOptions": "local_cluster", "environment_of": "local_cluster",
+    "local": "local_cluster",
 }  # fmt: skip
-_HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

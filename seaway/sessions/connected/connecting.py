@@ -7,7 +7,7 @@ from os import PathLike
 from backend.auth import Access, AccessRefused, access
 from backend.client import Head
 from backend.node import CallError
-from backend.wire import Described
+from backend.wire import Described, call_messages
 
 from ...errors import Unreachable
 from ...wording import plural
@@ -82,7 +82,8 @@ async def _about(place: str, shown: Access, timeout: float) -> Described:
 
     head = Head(place, shown)
     try:
-        return await head.about(__version__, timeout)
+        described: Described = await head.ask(call_messages.AboutReply(__version__), timeout)
+        return described
     except CallError as wrong:
         if wrong.code == grpc.StatusCode.UNAUTHENTICATED:
             raise Unreachable(

@@ -19,7 +19,7 @@ from backend.auth import Access
 from backend.client import Head, Remote
 from backend.devices import Taken
 from backend.node import CallError
-from backend.wire import Described
+from backend.wire import Described, call_messages
 from core.client import Client
 from core.model import Computation, Impossible
 from core.record import Look, TraceCursor
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from ...trace import Trace
 
 STEP = 0.1  # seconds between checks that the session is still open, while a thread joins a task
-HEARD = 0.5  # seconds for the controller to acknowledge our leaving after a failure
+GOODBYE = 2.0  # seconds for the controller to acknowledge that we leave ...
+HEARD = 0.5  # ... after a failure
 FRESH, SEEN = 5.0, 2.0  # seconds for which recorded times are reused; for which an answer is waited
 ENDING = 5.0  # seconds for connections to close
 
@@ -63,7 +64,7 @@ class RealDriver:
         self._seen_until = 0.0
         self._origin = time.monotonic_ns()
         self._seen_by_hosts: list[Taken] = []
-        self._stopped = threading.Event()
+        self._stopped, self._goodbye = threading.Event(), GOODBYE
         self._failure: BaseException | None = None
         self.closed = False
         SHIELD.raise_up()
@@ -106,7 +107,7 @@ class RealDriver:
         if now >= self._seen_until:
             self._seen_until = now + FRESH
             try:
-                self._seen = self._loop.do(self._head.seen(SEEN))
+                self._seen = self._loop.do(self._head.ask(call_messages.SeenReply(), SEEN)).seen
             except CallError:
                 pass  # the controller is busy; the old answer serves
         return self._seen
@@ -219,6 +220,8 @@ class RealDriver:
         if self.closed:
             return
         self.closed = True
+        if self._stopped.is_set() or self._failure is not None:
+            self._goodbye = HEARD
         self._stopped.set()
         try:
             self.leave()
@@ -227,19 +230,13 @@ class RealDriver:
             SHIELD.let_down()
 
     def leave(self) -> None:
-        for port in self._ports:
-            port.leave()
         try:
             self._loop.do(self._end(), ENDING)
         except (TimeoutError, RuntimeError):
             pass  # the controller does not answer, or the interpreter is exiting
 
     async def _end(self) -> None:
-        until = time.monotonic() + HEARD
-        while time.monotonic() < until and any(port.client.state == "closing" for port in self._ports):
-            await asyncio.sleep(0.005)
-        for port in self._ports:
-            await port.remote.stop()
+        await asyncio.gather(*[port.remote.leave(self._goodbye) for port in self._ports])
         await self._head.close()
 
 

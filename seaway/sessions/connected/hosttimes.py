@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from backend.client import Head
 from backend.devices import ROOM, Taken, fetched
 from backend.node import CallError
+from backend.wire import call_messages
 from core.model import Cluster
 from core.record import Trace
 
@@ -42,7 +43,7 @@ def asked(core: Trace, cluster: Cluster, head: Head, ports: Sequence[RealPort], 
 
 async def _fetched(head: Head, clients: list[tuple[int, str]], addresses: dict[int, str]) -> list[Taken]:
     try:
-        permitted = await head.permit(clients, PATIENCE)
+        permitted = await head.ask(call_messages.Permit(tuple(clients)), PATIENCE)
     except CallError as wrong:
         log.warning("the trace lacks the hosts' own times: %s", wrong)
         return []

@@ -29,7 +29,6 @@ from backend.server import Server, looked
 from backend.wire import Described
 from core.controller import ON_DEVICES, Bounds, Config
 from core.model import Cluster as Topology
-from core.record import Trace as CoreTrace
 
 from ... import units
 from ...errors import NotReady, nearest
@@ -100,9 +99,8 @@ def local(
         raise TypeError(f"sw.local(record={record!r}): the path of a file, such as 'run.log'")
     room = units.nbytes(memory, "sw.local: memory")
     file = Path(record) if record is not None else None
-    made = ClusterOptions(
-        hosts, devices_per_host, islands, platform, room, policy_of(policy), _config(config), file
-    )
+    settings = checked_config(struct_of(Config, config, "config", CONFIG))
+    made = ClusterOptions(hosts, devices_per_host, islands, platform, room, policy_of(policy), settings, file)
     driver = _up(made, timeout)
     return opened_live(Session(driver, dispatch=dispatch, retries=retries), live)
 
@@ -189,7 +187,7 @@ class LocalCluster:
     def wait(self, timeout: float) -> None:
         """Wait until all islands run."""
         until = time.monotonic() + timeout
-        while not self._ready():
+        while not self.visit(self.server.ready):
             for child in self.agents:
                 if not child.alive:
                     raise NotReady(
@@ -201,14 +199,6 @@ class LocalCluster:
                 words = "; ".join(f"{child.name}: {child.tail() or 'says nothing'}" for child in self.agents)
                 raise NotReady(f"the local cluster did not start within {timeout:g} s. {words}")
             time.sleep(LOOK)
-
-    def _ready(self) -> bool:
-        with self.server.node.lock:
-            return self.server.ready()
-
-    def snapshot(self) -> CoreTrace:
-        with self.server.node.lock:
-            return copy.deepcopy(self.server.trace)
 
     def visit(self, look: Callable[[], T]) -> T:
         """Look at the controller between two events."""
@@ -255,11 +245,10 @@ class LocalDriver(RealDriver):
         )  # fmt: skip
 
     def trace(self) -> Trace:
-        return self.with_hosts(self.cluster.snapshot())
+        return self.with_hosts(self.cluster.visit(lambda: copy.deepcopy(self.server.trace)))
 
     def recorded(self) -> Mapping[str, tuple[int, int]]:
-        with self.server.node.lock:
-            return durations(self.server.trace)
+        return self.cluster.visit(lambda: durations(self.server.trace))
 
     @property
     def agents(self) -> list[Child]:
@@ -338,10 +327,6 @@ def environment_of(made: ClusterOptions) -> dict[str, str]:
         config: Any = jax.config
         found["JAX_ENABLE_X64"] = str(int(config.jax_enable_x64))
     return found
-
-
-def _config(given: Config | ConfigOptions | None) -> Config:
-    return checked_config(struct_of(Config, given, "config", CONFIG))
 
 
 @atexit.register

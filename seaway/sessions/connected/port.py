@@ -9,21 +9,21 @@ from __future__ import annotations
 import logging
 import time
 from _thread import LockType, allocate_lock
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from backend.client import PutOffer, Remote
 from core.client import Blocked, Client
+from core.model import Illegal
 from core.protocol import Command, LogLine, Unblocked
 
 from ...errors import TimedContents
-from ...graph import Graph
 from ...specs import avals
 from ..array_groups import ClientBuffer
-from ..arrays import Array
-from ..port import Act, check_open
+from ..port import Act, Submitted, check_open
 from .interrupts import SHIELD
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOOK = 1.0  # seconds between checks of the connection during a wait
 LATE = 10.0  # seconds after which a wait is logged; then after twice as many, and so on
-GOODBYE = 2.0  # seconds for the controller to acknowledge that the client leaves
 
 log = logging.getLogger("seaway")
 
@@ -47,6 +46,7 @@ class RealPort:
         self._away_since = 0.0
         self.tell: Callable[[Command], None] = lambda effect: None
         self.tick: Callable[[], None] = lambda: None
+        self.submitted: Submitted | None = None
         self.remote: Remote  # set by the driver, at once
 
     @property
@@ -59,29 +59,30 @@ class RealPort:
     # --- calls ------------------------------------------------------------------------------------------------
 
     def call(self, act: Act[T]) -> T:
+        acted = partial(self._acted, act)
         while True:
             with SHIELD:
                 self._driver.check()
                 try:
-                    answer = self.remote.act(self._may_block(act))
+                    answer = self.remote.act(acted)
                 finally:
-                    self._copy()
+                    if self._pending:
+                        self._copy()
             if not isinstance(answer, Blocked):
                 return answer
             self.wait(
                 lambda: not self._blocked, f"client {self._title!r} waits for room to call: {answer.reason}"
             )
 
-    def _may_block(self, act: Act[T]) -> Act[T]:
+    def _acted(self, act: Act[T], client: Client, now: int) -> T | Blocked:
         """Set `_blocked` under the same lock as the call, so that no `Unblocked` is missed."""
-
-        def acted(client: Client, now: int) -> T | Blocked:
-            check_open(client, self._title)
+        try:
             answer = act(client, now)
-            self._blocked = isinstance(answer, Blocked)
-            return answer
-
-        return acted
+        except Illegal:
+            check_open(client, self._title)
+            raise
+        self._blocked = isinstance(answer, Blocked)
+        return answer
 
     def _copy(self) -> None:
         """Copy contents that were put, before the call returns. No lock is held, since large copies take a while."""
@@ -165,9 +166,6 @@ class RealPort:
     def offer(self, buffer: ClientBuffer, content: Any, again: bool = False) -> None:
         self._pending.append((self.remote.offer(buffer.name, again), content, buffer.aval))
 
-    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Array]) -> None:
-        pass
-
     def unreadable(self, buffer: ClientBuffer) -> Exception | None:
         if not self._driver.contents and not self._driver.closed:
             return TimedContents(f"{buffer.aval!r}, {buffer.label},")
@@ -179,20 +177,7 @@ class RealPort:
     # --- the end ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Tell the controller that the client leaves, and wait briefly for the acknowledgement."""
-        self._go()
-        until = time.monotonic() + GOODBYE
-        while self.client.state != "closed" and time.monotonic() < until:
-            time.sleep(0.001)
-
-    def leave(self) -> None:
-        """Tell the controller that the client leaves, without waiting. Used after a failure."""
-        if self.client.state in ("new", "open", "away"):
-            self._go()
-
-    def _go(self) -> None:
-        with SHIELD:
-            self.remote.act(lambda client, now: client.close(now))
+        """All clients of a session leave together, at its end."""
 
 
 def owned(content: Any, aval: avals.Aval) -> np.ndarray[Any, Any]:

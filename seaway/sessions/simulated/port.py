@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.client import Blocked, Client
 from core.protocol import Command, OpenRecv, Unblocked
 from sim.hosts import SimClient
 
-from ...graph import Graph
 from ..array_groups import ClientBuffer
-from ..arrays import Array
-from ..port import Act, check_open
+from ..port import Act, Submitted, check_open
 from .simpy_processes import SessionProcess, may_wait
 from .values import Values
 
@@ -29,6 +27,7 @@ class SimPort:
         self._to_call = f"client {client.title!r} waits to call"
         self.tell: Callable[[Command], None] = lambda effect: None
         self.tick: Callable[[], None] = lambda: None  # no time passes but by effects
+        self.submitted: Submitted | None = values.ran
         client.on_effect = self._heard
 
     @property
@@ -95,9 +94,6 @@ class SimPort:
 
     def offer(self, buffer: ClientBuffer, content: Any, again: bool = False) -> None:
         self._values.put(buffer, content)
-
-    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Array]) -> None:
-        self._values.ran(graph, args, results)
 
     def unreadable(self, buffer: ClientBuffer) -> Exception | None:
         return self._values.unreadable(buffer)

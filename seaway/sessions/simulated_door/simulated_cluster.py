@@ -5,25 +5,28 @@
     expected  what policies are told that it takes
 
 Hosts answer what the door has found out before they are asked: reading and compiling take real time, and no simulated
-time. Neighbours: `simulated_link`, `simulated_time`; `seaway.costs`, which reads HLO; `serving` makes it.
+time. Neighbours: `simulated_link`, `simulated_time`; `seaway.costs`, which reads HLO.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from msgspec.structs import replace
 
+from backend.auth import Rules
 from backend.contents import stablehlo_code
-from backend.door import Describe, DescribedCode
+from backend.door import Describe, DescribedCode, ServedSimulation, run_simulated_door
 from core.model import SliceSpec
 from sim.hardware import Chip, Kernel
 from sim.simulation import Simulation
 
 from ...costs import text_costs
 from ...errors import CostError
+from ..session import Session
 from ..simulated import IdleCluster
 from .simulated_link import SimulatedLink
 from .simulated_time import SimulatedTime
@@ -81,10 +84,8 @@ class SimulatedCluster:
         return SliceSpec("", devices, island=self._island)
 
 
-# --- what compiled code takes, by a roofline of its HLO --------------------------------------------------
-
-
 def kernel_of_code(code: DescribedCode, chip: Chip) -> Kernel:
+    """What compiled code takes on a simulated device, by a roofline of its HLO."""
     try:
         cost = text_costs(
             code.text, code.name, code.devices, chip=chip, partitioned=code.partitioned, memory=code.memory
@@ -95,3 +96,27 @@ def kernel_of_code(code: DescribedCode, chip: Chip) -> Kernel:
     for each in cost.warnings:
         log.info("%s: %s", code.name, each)
     return replace(cost.kernel, duration=max(LAUNCH, cost.kernel.duration))
+
+
+def serve_simulation(
+    session: Session, doors: Mapping[str, ServedSimulation], *, trace: Path | None, rules: Rules, memory: int | None,
+    ready: Callable[[str], None],
+) -> None:  # fmt: skip
+    """Serves a door for a simulated session until SIGTERM or Ctrl-C. The trace is written when the last program that
+    was there has ended, and when the door ends. `doors`, `rules`, `memory`: see `run_simulated_door`. Raises
+    ListenRefused; OSError if there can be no trace there."""
+    island = next(iter(doors.values())).island
+
+    def save() -> None:
+        if trace is not None:
+            session.driver.trace().save(trace)
+
+    def begin(describe: Describe) -> SimulatedCluster:
+        return SimulatedCluster(session.simulation, island, describe, save)
+
+    save()  # so that a folder in which there can be none is found now
+    try:
+        run_simulated_door(doors, begin, rules=rules, memory=memory, ready=ready)
+    finally:
+        save()
+        session.close(abort=True)

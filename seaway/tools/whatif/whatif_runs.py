@@ -98,7 +98,6 @@ class Actor:
         self._ended: dict[int, int] = {}  # run -> when
         self._open: dict[int, None] = {}  # runs that have not ended
         self._gets: dict[int, int] = {}  # requests under way -> the run that makes it, of the record
-        self._coming: dict[int, int] = {}  # transfer -> request
         self._submitted = self._since = (
             0  # when its user last submitted; and last submitted or stopped waiting
         )
@@ -236,11 +235,8 @@ class Actor:
             case e.RunEnded(run=run):
                 self._open.pop(run, None)
                 self._ended[run] = self._sim.now
-            case e.GetStarted(request=request, transfer=transfer):
-                self._coming[transfer] = request
-                return
-            case e.Received(transfer=transfer) if transfer in self._coming:
-                run = self._runs.get(self._gets.pop(self._coming.pop(transfer), -1), -1)
+            case e.Received(request=request):
+                run = self._runs.get(self._gets.pop(request, -1), -1)
                 self._ended[run] = self._sim.now  # a wait for it ends only when its contents are there
             case e.CallRefused(what="get", name=request):
                 self._gets.pop(request, None)

@@ -54,7 +54,7 @@ def ready(buffer: int) -> Callable[[e.Command], bool]:
 
 def holds(remote: Remote) -> tuple[int, ...]:
     shelves: list[dict[int, Any]] = [remote._offered, remote._sources]
-    shelves += [remote._sinks, remote._coming, remote._arrived]
+    shelves += [remote._sinks, remote._arrived]
     return tuple(map(len, shelves))
 
 
@@ -63,7 +63,7 @@ def test_the_contents_of_a_put_are_released_when_the_hosts_have_them(tmp_path: P
         user = found.user()
         buffer, _ = put(user, np.ones((8, 3), np.float32))
         assert (await user.until(ready(buffer))).blame is None
-        await wait_until(lambda: holds(user.remote) == (0, 0, 0, 0, 0))
+        await wait_until(lambda: holds(user.remote) == (0, 0, 0, 0))
         assert user.remote.node.carried[1] == 8 * 3 * 4  # bytes: each distinct shard went to one host, once
 
     driven(tmp_path, work)
@@ -92,7 +92,7 @@ def test_the_contents_of_a_get_are_taken_once(tmp_path: Path) -> None:
         assert array is not None
         assert (array.shape, array.dtype) == ((8, 3), np.float32)
         assert user.remote.taken(request) is None
-        assert holds(user.remote) == (0, 0, 0, 0, 0)
+        assert holds(user.remote) == (0, 0, 0, 0)
 
     driven(tmp_path, work)
 
@@ -112,7 +112,7 @@ def test_contents_that_a_retry_may_need_are_kept_until_it_cannot(tmp_path: Path)
 
         buffer, run = user.call(act)
         await user.until(lambda effect: isinstance(effect, e.Sent))
-        assert holds(user.remote) == (1, 0, 0, 0, 0)
+        assert holds(user.remote) == (1, 0, 0, 0)
         await wait_until(lambda: found.server.trace.counted("gangs") > 3)  # the run is under way
         await found.agents[1].stop()
         await found.agent(1, name="host-1")
@@ -124,7 +124,7 @@ def test_contents_that_a_retry_may_need_are_kept_until_it_cannot(tmp_path: Path)
             1 + len(again)
         )
         assert e.PutContentsUnneeded((buffer,)) in user.heard
-        await wait_until(lambda: holds(user.remote) == (0, 0, 0, 0, 0))
+        await wait_until(lambda: holds(user.remote) == (0, 0, 0, 0))
 
     driven(tmp_path, work)
 
@@ -143,7 +143,7 @@ def test_a_refused_put_keeps_no_contents(tmp_path: Path) -> None:
         buffer = user.call(act)
         blame = (await user.until(ready(buffer))).blame
         assert "asks for 8 devices" in blame.cause
-        assert holds(user.remote) == (0, 0, 0, 0, 0)
+        assert holds(user.remote) == (0, 0, 0, 0)
 
     driven(tmp_path, work)
 

@@ -4,6 +4,7 @@ clock."""
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 import struct
 from itertools import pairwise
@@ -107,7 +108,9 @@ def test_times_that_no_host_can_have_measured_are_refused(changed: dict[str, byt
 
 async def times_for(user: User, address: str, *others: tuple[int, str]) -> gang_times.Fetched:
     number = user.remote.client.number
-    permitted = await user.head.permit([(number, user.remote.node.passes[f"client/{number}"]), *others], 10.0)
+    permitted = await user.head.ask(
+        Permit(((number, user.remote.node.passes[f"client/{number}"]), *others)), 10.0
+    )
     return await gang_times.fetched({0: address}, user.head.access, permitted, ROOM, 10.0)
 
 
@@ -127,7 +130,7 @@ def test_a_client_gets_the_times_of_its_own_gangs_and_of_no_others(tmp_path: Pat
                 with pytest.raises(CallError, match=f"the pass of client {number} is wrong"):
                     await times_for(ann, address, (number, shown))
             # Nor can a client add runs to those that the controller has signed.
-            permitted = await ann.head.permit([], 10.0)
+            permitted = await ann.head.ask(Permit(()), 10.0)
             assert permitted.runs == b""
             forged = call_messages.Permitted(struct.pack("<2q", 0, 1 << 40), permitted.proof)
             none = await gang_times.fetched({0: address}, Access(), forged, ROOM, 10.0)
@@ -142,8 +145,8 @@ def test_a_host_that_does_not_answer_is_named_and_the_others_still_answer(tmp_pa
             user = found.user()
             await runs(user, register(user, 2))
             await wait_until(lambda: found.agents[1].clock.clock.readings)
-            permitted = await user.head.permit(
-                [(user.remote.client.number, user.remote.node.passes["client/1"])], 10.0
+            permitted = await user.head.ask(
+                Permit(((user.remote.client.number, user.remote.node.passes["client/1"]),)), 10.0
             )
             addresses = {0: "127.0.0.1:1", 1: found.agents[1].address}
             seen = await gang_times.fetched(addresses, Access(), permitted, ROOM, 2.0)
@@ -269,7 +272,7 @@ def test_real_devices_are_timed_and_measured_starts_are_flagged() -> None:
             x = grow(x)
         np.asarray(x)
         trace, driver = session.trace, _driver(session)
-        _check_without_help(driver._seen_by_hosts, driver.cluster.snapshot())
+        _check_without_help(driver._seen_by_hosts, copy.deepcopy(driver.cluster.server.trace))
     rows, gangs = trace.hosts(), trace.gangs()
     assert len(gangs) == 5
     assert rows["host"].tolist() == [0, 1] * 5

@@ -110,13 +110,12 @@ class FakeLink:
 
 
 class ClusterRig:
-    """`watched`: what the session's devices have of the link, if it is not the link itself."""
+    """`watch`: makes what the session tells of its calls."""
 
     def __init__(
-        self, limits: Limits | None = None, count: int = 4, watched: Callable[[FakeLink], Any] | None = None
+        self, limits: Limits | None = None, count: int = 4, watch: Callable[[Any], Any] | None = None
     ) -> None:
         self.link = FakeLink(limits)
-        line = self.link if watched is None else watched(self.link)
         numbers = range(count)
         platform = Platform(
             "cpu", "1", "fake", tuple(DeviceFacts(n, "cpu", n, (n,), f"d{n}", f"d{n}") for n in numbers),
@@ -124,9 +123,9 @@ class ClusterRig:
         )  # fmt: skip
         self.places = Places(count)
         self.soon: list[Callable[[], None]] = []
-        self.line = line
-        self.programs = ClusterPrograms(line, self.places, ())
-        self.devices = ClusterDevices(line, platform, self.places, self.programs, self.soon.append)
+        self.programs = ClusterPrograms(self.link, self.places, ())
+        told = None if watch is None else watch(self.link)
+        self.devices = ClusterDevices(self.link, platform, self.places, self.programs, self.soon.append, told)
         self.link.since()
 
     # --- what a session calls ------------------------------------------------------------------------------
@@ -157,7 +156,7 @@ class ClusterRig:
             for each in (donated, ())
         ]
         found = ClusterExecutable(facts, given, StableHLOCode(b"", b""), *irs)
-        registered = self.line.act(lambda client, now: client.register(found.ir, now))
+        registered = self.link.act(lambda client, now: client.register(found.ir, now))
         found.giving = registered
         self.link.calls.pop()
         self.programs._executables.add(found)
@@ -187,8 +186,7 @@ class ClusterRig:
             self.link.say(m.Refused("get", request, blame))
             return
         self.link.contents[request] = np.asarray(contents, np.float32)
-        self.link.heard(e.OpenRecv(request, 0, request, (), False, ()))
-        self.link.heard(e.Received(request))
+        self.link.heard(e.Received(request, None, request))
 
 
 class Told(list[Any]):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.door.cluster.cluster_faults import fault_of_blame
+from backend.door.cluster.cluster_link import fault_of_blame
 from backend.door.protocol.ifrt_messages import StatusCode
 from core.protocol import Blame
 from experiments.bench.frame.deployed import Deployed

@@ -19,7 +19,7 @@ from backend.admin import health, metrics, trace_export
 from backend.auth.access import Access, AccessRefused
 from backend.node.calls import SERVICE, CallError, ask
 from backend.server.controller_cli import bounds_of
-from backend.wire.call_messages import PAIRS, CancelCall, CancelReply, Recorded, RecordedPage
+from backend.wire.call_messages import PAIRS, CancelCall, CancelReply, Recorded, RecordedPage, SeenReply
 from core.model.errors import Impossible
 from core.record.trace import Trace
 from tests.backend.cluster import cluster, wait_until
@@ -206,11 +206,11 @@ def test_connected_sessions_learn_how_long_steps_took(tmp_path: Path) -> None:
     async def work() -> None:
         async with cluster(tmp_path) as found:
             user = found.user()
-            assert await user.head.seen(10) == {}
+            assert (await user.head.ask(SeenReply(), 10)).seen == {}
             program = register(user, 1)
             submitted = [user.submit(program, TINY) for _ in range(300)]
             assert (await user.ended(submitted[-1].run)).blame is None
-            (name, (count, median)), *others = (await user.head.seen(10)).items()
+            (name, (count, median)), *others = (await user.head.ask(SeenReply(), 10)).seen.items()
             assert (name, others) == ("step", [])
             assert count > 3
             assert 500_000 < median < 50_000_000  # a step takes a millisecond

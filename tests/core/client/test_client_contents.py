@@ -58,11 +58,10 @@ def ended(effects: list[p.Command]) -> list[p.Command]:
 
 def test_a_get_under_way_fails_with_the_session() -> None:
     """A host that never heard of it, because the controller died, would never send."""
-    client, _ = getting()
+    client, request = getting()
     lost = p.Blame("client-lost", "the controller is unreachable: nothing heard for 5 s")
-    assert ended(client.handle(p.Disconnected(p.CONTROLLER, "nothing heard for 5 s"), 0)) == [
-        p.Received(9, lost)
-    ]
+    told = client.handle(p.Disconnected(p.CONTROLLER, "nothing heard for 5 s"), 0)
+    assert ended(told) == [p.Received(9, lost, request)]
     assert ended(client.handle(p.Disconnected(p.CONTROLLER), 0)) == []
     again = client.handle(p.Connected(p.CONTROLLER), 0)
     assert any(isinstance(effect, p.Send) for effect in again)
@@ -70,13 +69,10 @@ def test_a_get_under_way_fails_with_the_session() -> None:
 
 
 def test_the_loss_of_another_peer_does_not_end_the_session() -> None:
-    client, _ = getting()
+    client, request = getting()
     assert ended(client.handle(p.Disconnected(7, "gone"), 0)) == []
-    assert ended(client.handle(p.Disconnected(0, "gone"), 0)) == [
-        p.Received(
-            9, p.Blame("host-lost", "host 0 and the client of these contents lost each other: gone", host=0)
-        )
-    ]
+    lost = p.Blame("host-lost", "host 0 and the client of these contents lost each other: gone", host=0)
+    assert ended(client.handle(p.Disconnected(0, "gone"), 0)) == [p.Received(9, lost, request)]
 
 
 def putting() -> tuple[Client, int]:

@@ -119,8 +119,8 @@ def getting() -> tuple[Client, int, int]:
 
 
 def test_a_get_ends_when_its_host_is_silent_and_may_be_called_again() -> None:
-    client, buffer, _ = getting()
-    assert client.handle(p.Disconnected(0, SILENCE), 0) == [p.Received(9, LOST)]
+    client, buffer, request = getting()
+    assert client.handle(p.Disconnected(0, SILENCE), 0) == [p.Received(9, LOST, request)]
     assert isinstance(client.get(buffer, 0), int)
 
 

@@ -19,6 +19,7 @@ import tensorstore
 from jax.sharding import PartitionSpec
 
 import seaway as sw
+from backend.wire.call_messages import Status
 from tests.backend.checkpoint.saved import as_before
 from tests.backend.checkpoint.saved import contents as contents_old
 from tests.backend.checkpoint.saved import save as save_old
@@ -114,7 +115,7 @@ def none_held(session: sw.Session) -> None:
     driver: Any = session.driver
     session.main.flush()
     end = time.monotonic() + PATIENCE
-    while held := json.loads(driver._loop.do(driver._head.status()))["buffers"]:
+    while held := json.loads(driver._loop.do(driver._head.ask(Status())).json)["buffers"]:
         assert time.monotonic() < end, f"{held} buffers are held"
 
 

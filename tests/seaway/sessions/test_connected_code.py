@@ -18,7 +18,8 @@ from jax.sharding import PartitionSpec
 
 import seaway as sw
 from backend.node.calls import CallError
-from seaway.api import routing
+from backend.wire.call_messages import StepTimes
+from seaway.api import row_packing
 from seaway.api.computation import Computation
 from seaway.api.routing import _Plan
 from seaway.graph.signature import Signature
@@ -176,11 +177,11 @@ def test_a_connected_session_asks_for_recorded_times_now_and_then() -> None:
             self.asked = 0
             self.wrong = False
 
-        def seen(self, timeout: float) -> dict[str, tuple[int, int]]:
+        def ask(self, request: Any, timeout: float) -> StepTimes:
             self.asked += 1
             if self.wrong:
                 raise CallError("it has other things to do")
-            return {"f": (5, self.asked)}
+            return StepTimes({"f": (5, self.asked)})
 
         def do(self, work: Any) -> Any:
             return work

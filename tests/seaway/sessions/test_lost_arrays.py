@@ -26,7 +26,7 @@ def put() -> ClientBuffer:
 @pytest.mark.parametrize("ready_at", [-1, 7])
 def test_a_put_that_a_fault_ends_is_named_whether_it_was_ready_or_under_way(ready_at: int) -> None:
     buffer = put()
-    buffer.own_ready_at = ready_at
+    buffer.ready_at = ready_at
     buffer.lost(HOST)
     assert str(buffer.blame) == NAMED
 

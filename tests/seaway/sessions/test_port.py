@@ -3,8 +3,10 @@ devices."""
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -17,12 +19,10 @@ from core.client.client_limits import Blocked, Limits
 from core.model.presets import small
 from core.model.program import Computation, Program
 from seaway.dashboard import LiveSource
-from seaway.graph.graph import Graph
 from seaway.graph.signature import Signature
 from seaway.sessions import caller
 from seaway.sessions.array_groups import ClientBuffer
-from seaway.sessions.arrays import Array
-from seaway.sessions.port import Driver, Port
+from seaway.sessions.port import Driver, Port, Submitted
 
 two = sw.slice(devices=2)
 step = sw.synthetic("step", devices=two, duration="1us")
@@ -36,6 +36,7 @@ class LoopbackPort:
         self.client = Client(name, small(1, 1), limits=limits)
         self.tell: Callable[[p.Command], None] = lambda effect: None
         self.tick: Callable[[], None] = lambda: None
+        self.submitted: Submitted | None = None
         self.calls: list[Any] = []
         self.unanswered: list[Any] = []
         self.time = 0
@@ -106,9 +107,6 @@ class LoopbackPort:
 
     def offer(self, buffer: ClientBuffer, content: Any, again: bool = False) -> None:
         self.offered.append(content)
-
-    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Array]) -> None:
-        pass
 
     def unreadable(self, buffer: ClientBuffer) -> Exception | None:
         return None
@@ -240,6 +238,28 @@ def test_a_large_constant_is_put_once() -> None:
         for _ in range(3):
             add(ZERO, table)
     assert len(driver.ports["main"].offered) == 1 + 3
+
+
+def test_a_call_that_takes_the_last_result_enters_few_functions() -> None:
+    """`x = step(x)` in the user's thread, without the connection: Python calls, and the files that they are in."""
+    found: list[str] = []
+
+    def note(frame: FrameType, event: str, arg: Any) -> None:
+        code = frame.f_code
+        ours = frame.f_globals.get("__name__", "").startswith(("seaway.", "core."))
+        if event == "call" and ours and code.co_name != "<listcomp>":  # which Python 3.11 calls
+            found.append(code.co_filename)
+
+    s, _ = session(Limits(pipe=1000))
+    with s:
+        x = step(step(step(ZERO)))
+        sys.setprofile(note)
+        try:
+            x = step(x)
+        finally:
+            sys.setprofile(None)
+    assert 20 < len(found) <= 27
+    assert len(set(found)) <= 13
 
 
 def test_a_call_is_sent_with_the_ends_that_it_waited_for() -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
+from backend.wire.call_messages import Status
 from tests.backend.real import PATIENCE, Real, real
 
 pytestmark = pytest.mark.full  # real processes, some killed
@@ -50,7 +51,7 @@ def wait_until(over: Callable[[], object]) -> None:
 def under_way(session: sw.Session) -> bool:
     """Whether some gang is under way."""
     driver: Any = session.driver
-    status = json.loads(driver._loop.do(driver._head.status()))
+    status = json.loads(driver._loop.do(driver._head.ask(Status())).json)
     return any(island["under_way"] for island in status["islands"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaway.telemetry.clock_distance import SeenTwice, ahead
+from seaway.telemetry.session_spans import SeenTwice, ahead
 
 SHORT = st.integers(0, 10**9)
 

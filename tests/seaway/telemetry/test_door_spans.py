@@ -15,7 +15,6 @@ from opentelemetry.trace import SpanKind, StatusCode
 from core.protocol import Blame
 from core.protocol import messages as m
 from seaway.telemetry import door_spans_of
-from seaway.telemetry.door_spans import WatchedLine
 from tests.backend.door.cluster_rig import HOST_LOST, ClusterRig, Told
 
 from .spans import Spans, about, collected, times
@@ -30,7 +29,7 @@ class Watched:
         made = door_spans_of()
         assert made is not None
         self.found, self.door = found, made
-        self.rig = ClusterRig(watched=lambda link: WatchedLine(link, self.door))
+        self.rig = ClusterRig(watch=made.watch)
 
     def at(self, time: int) -> None:
         self.rig.link.clock = time
@@ -150,18 +149,9 @@ def test_a_thread_ends_spans_while_the_door_serves_and_the_rest_at_its_end() -> 
         door = door_spans_of()
         assert door is not None
 
-        class Source:
-            name, devices, island = "ann", 4, ""
-
-            def line(self, name: str) -> Any:
-                return rigs[0].link, None
-
-        rigs: list[ClusterRig] = []
-        rigs.append(ClusterRig(watched=lambda link: WatchedLine(link, door)))
-        source = door.source(Source())
-        assert (source.name, source.devices, source.island) == ("ann", 4, "")
-        x = rigs[0].large()
-        rigs[0].ready(1)
+        rig = ClusterRig(watch=door.watch)
+        x = rig.large()
+        rig.ready(1)
         door.close()
         assert [span.name for span in found.all()] == ["put"]
         assert x is not None

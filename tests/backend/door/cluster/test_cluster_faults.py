@@ -14,9 +14,8 @@ from backend.client import Head
 from backend.contents import StableHLOCode, hash_of
 from backend.door import ServedCluster
 from backend.door.cluster import cluster_link
-from backend.door.cluster.call_order import CallOrder
-from backend.door.cluster.cluster_faults import fault_of_blame
-from backend.door.cluster.cluster_link import RemoteLink
+from backend.door.cluster.cluster_calls import CallOrder
+from backend.door.cluster.cluster_link import RemoteLink, fault_of_blame
 from backend.door.cluster.cluster_opening import ClusterSessions, RemoteSource
 from backend.door.protocol.ifrt_messages import StatusCode
 from backend.door.session.session_devices import StatusError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.door.cluster.cluster_views import sources_of
+from backend.door.cluster.cluster_arrays import sources_of
 from backend.door.protocol.ifrt_messages import StatusCode
 from backend.door.protocol.ifrt_shardings import ShardSpec, Tiles
 from backend.door.session.session_devices import ArrayType

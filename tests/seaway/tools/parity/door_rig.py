@@ -120,7 +120,6 @@ class RepeatedCalls:
         self._programs: dict[int, int] = {}  # its name in the record -> its name here
         self._buffers: dict[int, int] = {}
         self._told: set[int] = set()  # programs
-        self._coming: dict[int, int] = {}  # transfer -> request
         self._read: set[int] = set()  # requests
 
     def make(self, call: m.Call) -> None:
@@ -170,9 +169,7 @@ class RepeatedCalls:
             case e.ProgramTold(program=program, blame=blame):
                 assert blame is None
                 self._told.add(program)
-            case e.GetStarted(request=request, transfer=transfer):
-                self._coming[transfer] = request
-            case e.Received(transfer=transfer) if transfer in self._coming:
-                self._read.add(self._coming.pop(transfer))
+            case e.Received(request=request):
+                self._read.add(request)
             case _:
                 pass

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from core.client.outgoing_calls import OutgoingCalls
+from core.client.call_batching import CallBatching
 from core.protocol.messages import Submit
 from tests.seaway.small_sessions import small
 
@@ -24,14 +24,14 @@ ZERO: Any = np.float32(0)
 def _calls(monkeypatch: pytest.MonkeyPatch) -> list[Submit]:
     """All calls that leave any client."""
     found: list[Submit] = []
-    calling = OutgoingCalls.call
+    calling = CallBatching.call
 
-    def called(self: OutgoingCalls, call: Any, now: int) -> None:
+    def called(self: CallBatching, call: Any, now: int) -> None:
         if isinstance(call, Submit):
             found.append(call)
         calling(self, call, now)
 
-    monkeypatch.setattr(OutgoingCalls, "call", called)
+    monkeypatch.setattr(CallBatching, "call", called)
     return found
 
 

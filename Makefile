@@ -34,7 +34,7 @@ test: setup             ## all tests but the slow ones
 	$(PY) -m pytest tests -n $(JOBS) -m "not full" $(ARGS)
 
 # What speaks to JAX, and may differ by its version.
-JAX_SIDE = $(addprefix tests/,backend/door backend/pjrt backend/checkpoint seaway/sessions \
+JAX_SIDE = $(addprefix tests/,backend/door backend/pjrt backend/sandbox backend/checkpoint seaway/sessions \
     seaway/api seaway/costs seaway/specs seaway/graph \
     seaway/test_examples.py seaway/test_public_examples.py seaway/test_mistakes_real.py)
 test-jax-side: setup    ## the tests that depend on JAX: `.ci/run` runs them on the second Python

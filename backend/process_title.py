@@ -1,7 +1,7 @@
 """What `ps` and `top` show of our programs: `seaway agent host-0 --controller ...`, not how Python was started.
 
 The process of a user who calls `sw.local` keeps its own title. Neighbours: the programs of `server`, `agent`,
-`coordination` and `pjrt.checker`.
+`coordination` and `sandbox`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 The counters are those of this process's control group, which its children share (`memory.events` of version 2,
 `memory.oom_control` of version 1), and of the whole machine (`/proc/vmstat`). Neighbours: `children`;
-`backend.pjrt.checker_process`.
+`sandbox.checker_process`.
 """
 
 from __future__ import annotations

@@ -221,9 +221,13 @@ def devices_of(chosen: argparse.Namespace) -> Devices:
         collect_rarely()
         return TimedDevices(chosen.devices or 1, chosen.memory)
     rules = rules_of(chosen)
-    from ..pjrt import PjrtDevices, checked
+    from ..pjrt import PjrtDevices
 
-    kind = PjrtDevices if rules is None else partial(checked.CheckedDevices, rules)
+    kind: Callable[..., Devices] = PjrtDevices
+    if rules is not None:
+        from ..sandbox import CheckedDevices
+
+        kind = partial(CheckedDevices, rules)
     collect_rarely()  # before there is a backend: when it is given up, its cycles must be found
     try:
         return kind(

@@ -19,9 +19,8 @@ from core.protocol import effects as e
 
 from . import jax_errors
 from .checkpoints import Checkpoints
-from .compiled_codes import Codes
+from .code import Codes, LaunchableCode
 from .completions import Completions, Flight
-from .launchable_code import LaunchableCode
 from .store import Store
 from .stored_buffers import OutputRow, StoredBuffer, StoredOutputs
 

@@ -30,8 +30,7 @@ from ..devices import Array, DeviceAbout, GangTimes, Index, Post, WorldSpec
 from ..streams import LentReading
 from . import device_arrays, jax_errors, rows
 from .checkpoints import Checkpoints
-from .compile_threads import CompileJob, CompileThreads
-from .compiled_codes import Codes
+from .code import Codes, CompileJob, CompileThreads
 from .completions import Completions
 from .enqueue_thread import EnqueueThread
 from .launcher import Launcher

@@ -9,4 +9,4 @@ from __future__ import annotations
 
 from .compile_options import UnsafeOptions, assigned_to, safe_options
 from .element_types import ELEMENT_TYPES, core_dtype
-from .schema import message_classes
+from .schema import StatusCode, message_classes

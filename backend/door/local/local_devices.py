@@ -1,12 +1,12 @@
 """SessionDevices of this process: sessions compute with JAX's own devices, through jaxlib.
 
     loop's thread   put, execute, copy, ...: all that has an order; JAX enqueues and returns
-    compiling       programs, a few at a time: a child reads and compiles them (checked_compiler), here they are loaded
+    compiling       programs, a few at a time: a child reads and compiles them (`ProgramGate`), here they are loaded
     waiting         arrays that are not ready when somebody wants to know or to have them
 
 An array is a `jax.Array` of which only jaxlib's half is used, whatever its type. XLA's CPU devices run each shard of a
 program in a thread of one pool: programs whose collectives wait for each other would use it up, so few of many devices
-may be under way (`crowded`). Neighbours: `compiled_facts`, `local_platform`, `xla_errors`.
+may be under way (`crowded`). Neighbours: `program_facts`, `local_platform`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ import jax
 import numpy as np
 from jaxlib import _jax
 
-from backend.pjrt import stablehlo_executables, wake_lapack
+from backend.pjrt.code import stablehlo_executables, wake_lapack
+from backend.sandbox import ProgramGate
 from backend.xla import assigned_to
 from core.model import ranges
 
 from ...auth import Rules
-from ..programs import CheckedCompiler, compiled_facts, fault_of, read_program, translated
+from ..program_facts import compiled_facts, fault_of, program_facts, read_program, translated
 from ..protocol import STRING, TOKEN, ShardSpec, StatusCode, Tiles, dtype_of, name_of, op_sharding
 from ..session import (
     ArrayType,
@@ -117,9 +118,9 @@ class LocalDevices:
         self.platform = platform_of(self._devices)
         self._default_kind = self.platform.default_memory_kind()
         self._compiling = ThreadPoolExecutor(min(COMPILING, max(2, os.cpu_count() or 1)), "compile")
-        self._compiler: CheckedCompiler | None = None
+        self._gate: ProgramGate | None = None
         if not trusted:
-            self._compiler = CheckedCompiler(rules, devices=len(self._devices), compiles=self._here)
+            self._gate = ProgramGate(rules, devices=len(self._devices), compiles=self._here)
         self._waiting = ThreadPoolExecutor(WAITING, "wait")
         self._under_way: deque[Any] = deque()  # a result of each program, in order
         self._under_way_multi: deque[Any] = deque()
@@ -234,10 +235,11 @@ class LocalDevices:
     ) -> tuple[Executable, CompiledFacts]:
         options = assigned_to(options, [device.id for device in self._devices])
         place = [self._devices[number] for number in devices]
-        if self._compiler is None:
+        if self._gate is None:
             about, artifact = read_program(program, self._more), b""
         else:
-            about, artifact = self._compiler.check(program, options, [device.id for device in place])
+            main, artifact = self._gate.check(program, options, [device.id for device in place])
+            about = program_facts(main)
         if artifact:
             found = stablehlo_executables.load_program(self._client, artifact, options, place)
         else:
@@ -319,8 +321,8 @@ class LocalDevices:
 
     def warm(self) -> None:
         """Somebody is about to compile something."""
-        if self._compiler is not None:
-            self._compiler.warm()
+        if self._gate is not None:
+            self._gate.warm()
 
     def close(self) -> None:
         """A session's arrays go when it forgets them. jaxlib drops host buffers that were theirs only when it is asked
@@ -330,8 +332,8 @@ class LocalDevices:
 
     def end(self) -> None:
         """Ends threads, and children; what they wait for need not end."""
-        if self._compiler is not None:
-            self._compiler.close()
+        if self._gate is not None:
+            self._gate.close()
         for pool in (self._compiling, self._waiting):
             pool.shutdown(wait=False, cancel_futures=True)
 

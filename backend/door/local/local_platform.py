@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from backend.pjrt import stablehlo_executables
+from backend.pjrt.code import stablehlo_executables
 
 from ..session import DeviceFacts, MemoryFacts, Platform
 

@@ -1,7 +1,7 @@
 """Types of elements, by their three names: the protocol's kind, numpy's dtype, and MLIR's text.
 
 Host buffers hold one element of a sub-byte type (int4, float4) in one byte, as ml_dtypes does. Tokens and strings
-have a kind but no dtype of fixed size. Neighbours: `ifrt_shardings`, `ops/array_requests`, `stablehlo_programs`.
+have a kind but no dtype of fixed size. Neighbours: `ifrt_shardings`, `ops/array_requests`, `program_facts`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from backend.contents import StableHLOCode, stablehlo_code
-from backend.pjrt.executable_cache import ExecutableCache
+from backend.pjrt.code.executable_cache import ExecutableCache
 from core.model.place import Grid, Place, line
 from core.model.plan import Layout, Plan
 from core.model.program import Arg

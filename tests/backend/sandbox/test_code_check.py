@@ -27,17 +27,17 @@ from jax import export
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
 from backend.auth.trust import Rules
-from backend.pjrt import targets
-from backend.pjrt.blobs import Unusable
-from backend.pjrt.checker_process import TRIES
-from backend.pjrt.code_gate import CodeGate
+from backend.pjrt.code.launchable_code import Unusable
 from backend.pjrt.jax_errors import CompilerFault, of
+from backend.sandbox import targets
+from backend.sandbox.checkers import TRIES
+from backend.sandbox.code_gate import CodeGate
 from core.model.place import line
 from core.model.plan import Gang, Plan
 from core.model.program import Arg, Out
 from tests.backend.real import await_end
 
-from .pjrt_rig import P, Work, blob, value
+from ..pjrt.pjrt_rig import P, Work, blob, value
 
 ROWS = value((8,), ("x",))
 factors = itertools.count(2)
@@ -83,11 +83,16 @@ def refusal(gate: CodeGate, code: bytes, name: str = "step", **options: int) -> 
     return str(caught.value)
 
 
+def pid_of(gate: CodeGate) -> int:
+    """The child's process id; 0: there is none."""
+    return next((child._process.pid for child in gate.checkers._children if child.alive), 0)
+
+
 @pytest.fixture(scope="module")
 def gate() -> Iterator[CodeGate]:
     found = CodeGate(Rules(largest=1 << 20), "cpu", None)
     yield found
-    found.close()
+    found.checkers.close()
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +135,7 @@ def test_a_function_that_the_agent_allows_passes_the_list_and_reaches_the_compil
         assert "is refused" not in said
         assert "never_heard_of" in said
     finally:
-        allowing.close()
+        allowing.checkers.close()
 
 
 def test_callbacks_into_python_are_always_refused(gate: CodeGate) -> None:
@@ -173,7 +178,7 @@ def test_code_for_accelerators_is_checked_on_a_machine_without_one() -> None:
         assert "is refused: it is for cpu, but runs on tpu here" in refusal(tpu, calling("Sharding"))
         assert tpu.checked == 2
     finally:
-        tpu.close()
+        tpu.checkers.close()
 
 
 # --- bytes that are not code ----------------------------------------------------------------------------------------
@@ -214,7 +219,7 @@ def test_code_whose_child_is_killed_is_checked_in_another(gate: CodeGate) -> Non
     with asking(gate, code, "unlucky") as said:
         os.kill(victim, signal.SIGKILL)
     assert said == ["passed"]
-    assert gate.pid not in (0, victim)
+    assert pid_of(gate) not in (0, victim)
 
 
 def test_code_whose_children_are_all_killed_is_given_up_and_may_be_checked_again(gate: CodeGate) -> None:
@@ -224,8 +229,8 @@ def test_code_whose_children_are_all_killed_is_given_up_and_may_be_checked_again
     with asking(gate, code, "unlucky") as said:
         os.kill(killed[0], signal.SIGKILL)
         while len(killed) < TRIES:
-            wait_until(lambda: gate.pid not in (0, killed[-1]))
-            killed.append(gate.pid)
+            wait_until(lambda: pid_of(gate) not in (0, killed[-1]))
+            killed.append(pid_of(gate))
             os.kill(killed[-1], signal.SIGKILL)
     assert said[0] == (
         "computation 'unlucky' cannot be compiled: the compiler's process was ended by SIGKILL: if nobody did this, "
@@ -238,7 +243,7 @@ def test_code_whose_children_are_all_killed_is_given_up_and_may_be_checked_again
 def test_a_child_that_has_ended_is_started_again_silently(gate: CodeGate) -> None:
     victim = child_of(gate)
     os.kill(victim, signal.SIGKILL)
-    wait_until(lambda: gate.pid == 0)
+    wait_until(lambda: pid_of(gate) == 0)
     assert child_of(gate) != victim
 
 
@@ -250,8 +255,8 @@ def test_a_child_starts_without_a_warning(gate: CodeGate) -> None:
 def child_of(gate: CodeGate) -> int:
     """The process id of a gate's child that has just answered."""
     check(gate, fresh())
-    assert gate.pid > 0
-    return gate.pid
+    assert pid_of(gate) > 0
+    return pid_of(gate)
 
 
 def fresh() -> bytes:
@@ -274,9 +279,7 @@ def asking(gate: CodeGate, code: bytes, name: str) -> Iterator[list[str]]:
 
     thread = threading.Thread(target=ask)
     thread.start()
-    child = gate._child
-    assert child is not None
-    wait_until(child._busy.locked)
+    wait_until(lambda: any(child._busy.locked() for child in gate.checkers._asked))
     yield said
     thread.join(PATIENCE)
     assert said, "the check has not ended"
@@ -298,9 +301,9 @@ def test_a_child_that_does_not_answer_is_ended_and_the_computation_is_named(good
         assert (
             "within 0.001 s, which is the limit for clients' code here (--check-seconds of the agent)" in said
         )
-        assert hasty.pid == 0
+        assert pid_of(hasty) == 0
     finally:
-        hasty.close()
+        hasty.checkers.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps to this limit")
@@ -311,24 +314,24 @@ def test_a_compiler_that_takes_too_much_memory_ends_only_its_own_process(good: b
         assert "computation 'huge'" in said
         assert "is refused" not in said
     finally:
-        narrow.close()
+        narrow.checkers.close()
 
 
 def test_a_check_is_interrupted_when_nobody_wants_the_code_and_the_next_goes_on(good: bytes) -> None:
     gate = CodeGate(Rules(), "cpu", None)
     try:
         child = child_of(gate)
-        assert not gate.interrupt()  # it is not asked
+        assert not gate.checkers.interrupt()  # it is not asked
         os.kill(child, signal.SIGSTOP)
         with asking(gate, fresh(), "unwanted") as said:
-            assert gate.interrupt()
+            assert gate.checkers.interrupt()
         assert (
             "computation 'unwanted' cannot be compiled: the compiler's process was ended by SIGKILL"
             in said[0]
         )
         check(gate, good)
     finally:
-        gate.close()
+        gate.checkers.close()
 
 
 def test_code_that_nobody_wants_is_not_checked() -> None:
@@ -340,7 +343,7 @@ def test_code_that_nobody_wants_is_not_checked() -> None:
             gate.check(code, plan.steps[code.step], (), (), blobs, (0,), lambda: False)  # type: ignore[arg-type]
         assert gate.checked == 0
     finally:
-        gate.close()
+        gate.checkers.close()
 
 
 # --- what a child can see -------------------------------------------------------------------------------------------
@@ -368,20 +371,20 @@ def test_a_child_knows_no_secrets_and_ends_with_its_gate_in_the_middle_of_a_chec
     assert theirs == []
     os.kill(child, signal.SIGSTOP)
     with asking(asked, fresh(), "late") as said:
-        asked.close()
+        asked.checkers.close()
     assert "computation 'late'" in said[0]
-    assert asked.pid == 0
+    assert pid_of(asked) == 0
     assert not about.exists()
 
 
 PARENT = """
 import sys, time
-from tests.backend.pjrt.test_code_check import check, plain
-from backend.pjrt.code_gate import CodeGate
+from tests.backend.sandbox.test_code_check import check, pid_of, plain
+from backend.sandbox.code_gate import CodeGate
 from backend.auth.trust import Rules
 gate = CodeGate(Rules(), "cpu", None)
 check(gate, plain(lambda x: x + 1))
-print(gate.pid, flush=True)
+print(pid_of(gate), flush=True)
 time.sleep(600)
 """
 

@@ -11,13 +11,13 @@ import pytest
 from backend.agent import agent_cli
 from backend.auth.access import AccessRefused
 from backend.auth.trust import Rules, rules_of, words_of
-from backend.pjrt import verdicts
-from backend.pjrt.code_gate import CodeGate
-from backend.pjrt.verdicts import Verdict, Verdicts
+from backend.sandbox import verdicts
+from backend.sandbox.code_gate import CodeGate
+from backend.sandbox.verdicts import Verdict, Verdicts
 from core.model.plan import Gang
 from seaway.cli import cluster
 
-from .test_code_check import PATIENCE, WITHHELD, calling, check, good, plan_of, refusal
+from .test_code_check import PATIENCE, WITHHELD, calling, check, good, pid_of, plan_of, refusal
 
 __all__ = ["good"]  # a fixture
 
@@ -33,14 +33,14 @@ def test_code_is_checked_once_on_a_machine(tmp_path: Path, good: bytes) -> None:
         assert "'one'" in refusal(first, bad, "one")
         check(second, good, "two", base=3)  # on other devices, under another name
         assert "computation 'two' is refused: it calls" in refusal(second, bad, "two")
-        assert (first.checked, second.checked, second.pid) == (2, 0, 0)
+        assert (first.checked, second.checked, pid_of(second)) == (2, 0, 0)
         for each in (tmp_path / verdicts.FOLDER).iterdir():
             each.write_text("what a full disk has left of it")
         check(third, good)
         assert third.checked == 1
     finally:
         for gate in (first, second, third):
-            gate.close()
+            gate.checkers.close()
 
 
 def test_a_verdict_holds_only_for_the_same_rules_and_versions(
@@ -57,7 +57,7 @@ def test_a_verdict_holds_only_for_the_same_rules_and_versions(
     here = key(Rules())
     assert key(Rules(seconds=1)) == here
     others = {key(Rules(("more",))), key(Rules(largest=1)), key(Rules(), "cuda")}
-    monkeypatch.setattr("backend.pjrt.code_gate.VERSION", verdicts.VERSION + 1)
+    monkeypatch.setattr("backend.sandbox.code_gate.VERSION", verdicts.VERSION + 1)
     assert len(others | {key(Rules())} - {here}) == 4
 
 

@@ -19,7 +19,7 @@ import pytest
 import seaway as sw
 from tests.backend.real import PATIENCE, Real, children_of
 
-from .test_pjrt import ENVIRONMENT, ROOT
+from ..pjrt.test_pjrt import ENVIRONMENT, ROOT
 
 CHECKER = "checker"
 ALL = sw.slice(2, name="all")
@@ -101,7 +101,7 @@ def test_code_for_several_hosts_is_compiled_where_jax_counts_the_devices_itself(
 
 @pytest.mark.full
 def test_untrusted_clients_can_do_all_that_trusted_clients_can() -> None:
-    words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "tests.backend.pjrt.pjrt_checked"]
+    words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "tests.backend.sandbox.pjrt_checked"]
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *words, str(ROOT / "tests" / "backend" / "pjrt" / "pjrt_cases.py")], cwd=ROOT,
         env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False,

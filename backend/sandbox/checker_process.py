@@ -1,6 +1,6 @@
 """A checker as its parent sees it: starts it with a filtered environment, asks it, waits with a timeout, ends it.
 
-Neighbours: `checker_pipes`, the child's side; `code_gate` with `checker`; the door's `checked_compiler`.
+Neighbours: `checkers`, which keeps several; `checker_pipes`, the child's side.
 """
 
 from __future__ import annotations
@@ -30,16 +30,7 @@ PASSES = re.compile(
     r"PATH|LANG|LC_\w+|TZ|TMPDIR|NPROC|PYTHON(PATH|HOME|WARNINGS|UTF8|HASHSEED)|VIRTUAL_ENV|LD_LIBRARY_PATH"
     r"|DYLD_LIBRARY_PATH|XLA_FLAGS|JAX_(?!PLATFORMS|NUM_CPU_DEVICES)\w+|(OMP|OPENBLAS|MKL)_NUM_THREADS"
 )
-TRIES = 3  # processes that are killed over one question before it is given up
-CRASHES = (
-    signal.SIGABRT,
-    signal.SIGSEGV,
-    signal.SIGBUS,
-    signal.SIGILL,
-    signal.SIGFPE,
-    signal.SIGTRAP,
-    signal.SIGXCPU,
-)
+CRASHES = ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP", "SIGXCPU")
 FATAL = re.compile(r"^F\d{4} .*?\] (.+)$", re.MULTILINE)  # a line of XLA's that says why it ends the process
 DEVICES = "--xla_force_host_platform_device_count"
 
@@ -81,10 +72,6 @@ class CheckerChild:
             os.set_blocking(end, False)
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
@@ -96,7 +83,7 @@ class CheckerChild:
     @property
     def crashed(self) -> bool:
         """Whether it ended over what it was asked: that would end the next one, too. After `last_words`."""
-        return -(self._process.returncode or 0) in CRASHES
+        return -(self._process.returncode or 0) in {signal.Signals[name] for name in CRASHES}
 
     @property
     def killed(self) -> bool:

@@ -3,7 +3,7 @@
 The same code for the same layouts is compiled once for all plans. It has one of two flavours: what `jax.export` writes,
 which is traced and lowered here (`launchable_code`), and raw StableHLO (`stablehlo_codes`). If a folder was given,
 compiled code is also kept on disk. If clients are not trusted, `admit` tries code in another process before this
-process reads it (`code_gate`). Neighbours: `world`, `launcher`, `checked`.
+process reads it (`code_gate`). Neighbours: `world`, `launcher`, `sandbox`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from typing import Any
 from core.model import Code, Gang, Layout, Plan, canonical
 from core.protocol import effects as e
 
-from . import jax_errors
-from .blobs import Unusable
+from .. import jax_errors
+from ..world import WorldMembership
 from .executable_cache import ExecutableCache
-from .launchable_code import LaunchableCode, check_memory, given, keep_on_disk, lower, wake_lapack
+from .launchable_code import LaunchableCode, Unusable, check_memory, given, keep_on_disk, lower, wake_lapack
 from .stablehlo_codes import StableHLOCodes, stablehlo_of
 from .stablehlo_launchable import StableHLOLaunchable
-from .world import WorldMembership
 
 log = logging.getLogger("seaway.pjrt")
 Wanted = Callable[[], bool]  # whether somebody wants the code still

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import msgspec
 
+from ..plain_files import own_folder
+
 log = logging.getLogger("seaway.pjrt")
 VERSION = 1  # of the checks: raise it when code that passed might not pass any more
 MOST = 8192  # codes that are kept in memory
@@ -29,6 +31,10 @@ class Verdict(msgspec.Struct, frozen=True):
 
     kind: str  # "ok"; "refused": its contents; "failed": it does not compile; "room": it took too much memory
     reason: str = ""
+
+    @property
+    def spends(self) -> bool:
+        return self.kind == "room"
 
 
 class Verdicts:
@@ -77,20 +83,6 @@ class VerdictSlot:
                 os.pwrite(self._file, msgspec.json.encode(verdict), 0)
             except OSError as error:
                 log.warning("the verdict on a client's code is not kept: %s", error.strerror)
-
-
-def own_folder(folder: Path) -> Path | None:
-    """Makes the folder, which only this user may write to: other writers could pass code of their own."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        log.warning("%s: %s; nothing is kept there", folder, error.strerror)
-        return None
-    about = folder.stat()
-    if about.st_uid != os.getuid() or about.st_mode & 0o022:
-        log.warning("%s: other users may write there, so it is not used", folder)
-        return None
-    return folder
 
 
 def _locked(path: Path, patience: float) -> int | None:

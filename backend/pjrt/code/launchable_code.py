@@ -1,27 +1,38 @@
-"""Exported code as a gang launches it: traced and lowered for its layouts, to be compiled.
+"""Exported code as a gang launches it: read, traced and lowered for its layouts, to be compiled.
 
-Code with donated inputs is compiled twice, since each launch says whether they are really donated. Neighbours: `blobs`,
-which makes functions of the bytes; `compiled_codes`, which keeps them; `stablehlo_launchable`, the other flavour.
+A blob is what `jax.export` serialises: StableHLO for several platforms, with the shapes and shardings for which it was
+traced. It becomes a function that takes a gang's inputs and returns its outputs, flat, and one more number, which is
+ready when the program has run (`Flight.token`); for an irregular gang, that is the count of rows. Code with donated
+inputs is compiled twice, since each launch says whether they are really donated. Neighbours: `compiled_codes`, which
+keeps them; `stablehlo_launchable`, the other flavour.
 """
 
 from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax import export
 
 from core.model import Code, Gang, Layout, Sharding, Shards
 from core.protocol import effects as e
 
-from . import blobs
-from .stored_buffers import OutputRow
-from .world import WorldMembership
+from ..device_arrays import device_dtype
+from ..stored_buffers import OutputRow
+from ..world import WorldMembership
 
 log = logging.getLogger("seaway.pjrt")
+Function = Callable[..., tuple[Any, ...]]
+RESHARD = "reshard:"
+
+
+class Unusable(ValueError):
+    """Code that does not fit the plan."""
 
 
 class LaunchableCode:
@@ -85,8 +96,12 @@ def lower(
     """Lowers code as it is, and once more if the gang gives inputs away. `platform`: for devices that are not
     here."""
     made = LaunchableCode(world, gang, inputs, outputs)
-    function = blobs.function_of(code, gang, inputs, outputs, code_of)
-    leaves = [blobs.look(*pair) for pair in zip(inputs, made.shardings, strict=True)]
+    function = function_of(code, gang, inputs, outputs, code_of)
+    shape: Any = jax.ShapeDtypeStruct
+    leaves = [
+        shape(layout.shape, device_dtype(layout), sharding=sharding)
+        for layout, sharding in zip(inputs, made.shardings, strict=True)
+    ]
     whole = Layout((), "int32", gang.place, (gang.place.size,), Sharding())
     homes = tuple(world.sharding(layout) for layout in (*outputs, whole))
     lowered = []
@@ -128,3 +143,87 @@ def wake_lapack() -> None:
         importlib.import_module("jax._src.lib").lapack._lapack.initialize()
     except (ImportError, AttributeError) as error:
         log.warning("linear algebra in exported code may not work on CPU devices here: %s", error)
+
+
+# --- functions of exported code ----------------------------------------------------------------------------------
+
+
+def function_of(
+    code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout], blobs: Mapping[str, bytes]
+) -> Function:
+    if code.key.startswith(RESHARD):
+        return _resharding
+    call = _Exported(code, len(outputs) + gang.irregular, blobs)
+    if gang.irregular:
+        return _counted(call, outputs)
+
+    def called(*leaves: Any) -> tuple[Any, ...]:
+        return *call(*leaves), jnp.int32(0)
+
+    return called
+
+
+def _resharding(x: Any) -> tuple[Any, ...]:
+    """The identity: the program's shardings say what moves where."""
+    return x, jnp.int32(0)
+
+
+class _Exported:
+    """One exported computation, as a function of flat arguments."""
+
+    def __init__(self, code: Code, outputs: int, blobs: Mapping[str, bytes]) -> None:
+        if not code.code:
+            raise Unusable(
+                f"computation {code.name!r} has a duration and no code, so it runs in simulations and on `timed` "
+                "devices; for real ones, write it with sw.jit"
+            )
+        blob = blobs.get(code.code)
+        if blob is None:
+            raise Unusable(f"the code of computation {code.name!r}, {code.code[:12]}, has not arrived")
+        self._name, self._outputs = code.name, outputs
+        try:
+            self._exported: Any = export.deserialize(bytearray(blob))
+        except Exception as error:
+            raise Unusable(f"the code of computation {code.name!r} cannot be read: {error}") from error
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        self._check(leaves)
+        args, kwargs = jax.tree.unflatten(self._exported.in_tree, leaves)
+        made = jax.tree.leaves(self._exported.call(*args, **kwargs))
+        if len(made) != self._outputs:
+            raise Unusable(
+                f"computation {self._name!r} makes {len(made)} arrays, but the plan has {self._outputs}"
+            )
+        return made
+
+    def _check(self, leaves: Sequence[Any]) -> None:
+        has = [(leaf.shape, leaf.dtype) for leaf in leaves]
+        wants = [(aval.shape, aval.dtype) for aval in self._exported.in_avals]
+        if has != wants:
+            raise Unusable(
+                f"computation {self._name!r} takes {_looks(wants)}, but the plan gives it {_looks(has)}"
+            )
+
+
+def _looks(avals: Sequence[tuple[Any, Any]]) -> str:
+    return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in avals) or "nothing"
+
+
+def _counted(call: _Exported, bounds: Sequence[Layout]) -> Function:
+    """Wraps an irregular computation, which returns (arrays, count): cuts each array to `count` rows, and pads it
+    with zeros up to its bound."""
+
+    def cut(*leaves: Any) -> tuple[Any, ...]:
+        *made, count = call(*leaves)
+        count = jnp.asarray(count, jnp.int32)
+        return *(_fit(x, bound, count) for x, bound in zip(made, bounds, strict=True)), count
+
+    return cut
+
+
+def _fit(x: Any, bound: Layout, count: Any) -> Any:
+    rows = bound.shape[0]
+    x = x[:rows]
+    meant = jnp.arange(x.shape[0]).reshape(-1, *(1,) * (x.ndim - 1)) < count
+    x = jnp.where(meant, x, jnp.zeros((), x.dtype))
+    return jnp.pad(x, [(0, rows - x.shape[0])] + [(0, 0)] * (x.ndim - 1))

@@ -16,15 +16,14 @@ from typing import Any
 
 from core.model import Code, Gang, Layout
 
-from .. import xla
-from ..contents import StableHLOCode, stablehlo_code
+from ... import xla
+from ...contents import StableHLOCode, stablehlo_code
+from ..world import WorldMembership
 from . import stablehlo_executables as executables
-from .blobs import Unusable
 from .executable_cache import ExecutableCache
-from .launchable_code import check_memory
+from .launchable_code import Unusable, check_memory
 from .stablehlo_launchable import CompiledProgram, StableHLOLaunchable
 from .stablehlo_reading import main_of, module_of
-from .world import WorldMembership
 
 MOST = 4096  # executables that are kept
 

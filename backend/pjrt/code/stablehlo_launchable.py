@@ -16,13 +16,12 @@ from jaxlib import _jax
 from core.model import Gang, Layout, Shards
 from core.protocol import effects as e
 
-from .. import xla
-from ..contents import StableHLOCode, shard_io, stablehlo_code
+from ... import xla
+from ...contents import StableHLOCode, shard_io, stablehlo_code
+from ..world import WorldMembership
 from . import stablehlo_executables as executables
-from .blobs import Unusable
-from .launchable_code import LaunchableCode
+from .launchable_code import LaunchableCode, Unusable
 from .stablehlo_reading import ArrayFacts, MainFacts
-from .world import WorldMembership
 
 native: Any = _jax
 LAUNCH_IDS = 0x7FFF_FFFF  # they have 31 bits

@@ -3,8 +3,8 @@
 from functools import partial
 
 from backend.auth.trust import Rules
-from backend.pjrt.checked import CheckedDevices
+from backend.sandbox.checked_devices import CheckedDevices
 
-from . import pjrt_rig
+from ..pjrt import pjrt_rig
 
 vars(pjrt_rig)["PjrtDevices"] = partial(CheckedDevices, Rules())

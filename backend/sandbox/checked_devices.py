@@ -9,8 +9,8 @@ from typing import Any
 from core.model import Code, Gang, Layout
 
 from ..auth import Rules
+from ..pjrt import PjrtDevices
 from .code_gate import CodeGate
-from .pjrt_devices import PjrtDevices
 
 
 class CheckedDevices(PjrtDevices):
@@ -20,13 +20,13 @@ class CheckedDevices(PjrtDevices):
         super().__init__(cache=cache, **options)
         self.gate = CodeGate(rules, self.about().platform, cache)
         self._codes.admit = self._admit
-        self._compiling.interrupt = self.gate.interrupt
+        self._compiling.interrupt = self.gate.checkers.interrupt
 
     def usage(self) -> Mapping[str, int]:
         return {**super().usage(), "checked": self.gate.checked}
 
     def close(self) -> None:
-        self.gate.close()
+        self.gate.checkers.close()
         super().close()
 
     def _admit(

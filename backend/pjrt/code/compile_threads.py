@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from .worker_thread import show_name
+from ..worker_thread import show_name
 
 log = logging.getLogger("seaway.pjrt")
 LEFT = 2  # each takes memory, and time of the processor

@@ -1,28 +1,27 @@
 """Reads raw StableHLO: what a program says of itself, and what it would call, before anything is compiled.
 
     with module_of(artifact) as module: ...     its operations; raises MalformedProgram
-    main_of(module) -> MainFacts                the signature of @main; raises CodeRefused
-    inspect_program(artifact, ...)              as `inspection.inspect`, for raw StableHLO
+    main_of(module) -> MainFacts                the signature of @main; raises MalformedProgram
 
 Reading such bytes may crash, so bytes of clients that are not trusted are read in a checker first. Neighbours:
-`inspection`, `stablehlo_codes`; the door's `stablehlo_programs`.
+`stablehlo_codes`; `sandbox.inspection`.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from .inspection import CodeRefused, check_operations, short
+from ..jax_errors import short
 
 
-class MalformedProgram(CodeRefused):
+class MalformedProgram(ValueError):
     """Bytes that are no program."""
 
 
-class UnknownType(CodeRefused):
+class UnknownType(MalformedProgram):
     """A result whose type is not known here."""
 
 
@@ -55,15 +54,6 @@ def module_of(artifact: bytes) -> Iterator[Any]:
                 f"the program is not StableHLO that can be read here: {short(error)}"
             ) from None
         yield module
-
-
-def inspect_program(artifact: bytes, more: Collection[str], largest: int) -> None:
-    """Raises CodeRefused. `more`: foreign functions that are allowed besides those of `targets`."""
-    if len(artifact) > largest:
-        raise CodeRefused(f"it has {len(artifact)} bytes, but at most {largest} are allowed")
-    with module_of(artifact) as module:
-        check_operations(module, more)
-        main_of(module)
 
 
 def main_of(module: Any) -> MainFacts:

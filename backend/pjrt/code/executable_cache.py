@@ -18,9 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ..contents import StableHLOCode
-from ..plain_files import plain_bytes
-from .verdicts import own_folder
+from ...contents import StableHLOCode
+from ...plain_files import own_folder, plain_bytes
 
 log = logging.getLogger("seaway.pjrt")
 FOLDER = "executables"  # beside what JAX itself keeps

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from backend.auth.trust import Rules
 from backend.contents import StableHLOCode
-from backend.pjrt.blobs import Unusable
-from backend.pjrt.code_gate import CodeGate
-from backend.pjrt.stablehlo_codes import cacheable
+from backend.pjrt.code.launchable_code import Unusable
+from backend.pjrt.code.stablehlo_codes import cacheable
+from backend.sandbox.code_gate import CodeGate
 from core.model.place import line
 from core.model.plan import Gang
 from core.model.program import Value
 
-from .pjrt_rig import Work, value
-from .stablehlo_rig import artifact, compile_options, lowered, raw, results
+from ..pjrt.pjrt_rig import Work, value
+from ..pjrt.stablehlo_rig import artifact, compile_options, lowered, raw, results
 
 EIGHT = value((8,))
 
@@ -31,7 +31,7 @@ EIGHT = value((8,))
 def gate() -> Iterator[CodeGate]:
     found = CodeGate(Rules(largest=1 << 20), "cpu", None)
     yield found
-    found.close()
+    found.checkers.close()
 
 
 def step(
@@ -101,7 +101,7 @@ def test_foreign_functions_are_those_of_the_list(gate: CodeGate) -> None:
     try:
         assert "is refused" not in refusal(allowing, step(calling("never_heard_of"), name="guess"))
     finally:
-        allowing.close()
+        allowing.checkers.close()
 
 
 def test_bytes_options_and_sizes_are_looked_at_before_anything_is_compiled(gate: CodeGate) -> None:
@@ -115,7 +115,7 @@ def test_bytes_options_and_sizes_are_looked_at_before_anything_is_compiled(gate:
     try:
         assert "bytes, but at most 100 are allowed" in refusal(narrow, step(plain(lambda x: x)))
     finally:
-        narrow.close()
+        narrow.checkers.close()
 
 
 # XLA:CPU ends its process over this one, in both versions.
@@ -165,7 +165,7 @@ def test_programs_for_accelerators_are_read_and_not_compiled(gate: CodeGate) -> 
         assert "'never_heard_of', which is not on the list" in refusal(tpu, step(calling("never_heard_of")))
         assert "cannot be read" in refusal(tpu, step(plain(lambda x: x), options=b"\xff\xff"))
     finally:
-        tpu.close()
+        tpu.checkers.close()
 
 
 def test_what_the_child_has_compiled_is_kept_for_its_agent(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_what_the_child_has_compiled_is_kept_for_its_agent(tmp_path: Path) -> No
         assert kept.stat().st_size > 1000
         assert folder.stat().st_mode & 0o077 == 0
     finally:
-        keeping.close()
+        keeping.checkers.close()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from backend.door.programs.stablehlo_programs import ProgramFacts, read_program
+from backend.door.program_facts import ProgramFacts, read_program
 from backend.door.protocol.dtypes import TOKEN, dtype_of, name_of
 from backend.door.session.session_devices import StatusError
 

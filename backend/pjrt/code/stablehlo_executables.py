@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 from jaxlib import _jax
 
-from ..contents import AboutError, CompiledAbout, PlatformAbout, PlatformDevice
+from ...contents import AboutError, CompiledAbout, PlatformAbout, PlatformDevice
+from ...xla import StatusCode
 
 log = logging.getLogger("seaway.pjrt")
 native: Any = _jax
@@ -32,12 +33,7 @@ MEMORY_STATS = (
     "host_argument_size_in_bytes", "host_output_size_in_bytes", "host_alias_size_in_bytes",
     "host_temp_size_in_bytes",
 )  # fmt: skip
-CODES = {
-    "CANCELLED": 1, "UNKNOWN": 2, "INVALID_ARGUMENT": 3, "DEADLINE_EXCEEDED": 4, "NOT_FOUND": 5, "ALREADY_EXISTS": 6,
-    "PERMISSION_DENIED": 7, "RESOURCE_EXHAUSTED": 8, "FAILED_PRECONDITION": 9, "ABORTED": 10, "OUT_OF_RANGE": 11,
-    "UNIMPLEMENTED": 12, "INTERNAL": 13, "UNAVAILABLE": 14, "DATA_LOSS": 15, "UNAUTHENTICATED": 16,
-}  # fmt: skip
-INTERNAL = CODES["INTERNAL"]
+CODE = re.compile(r"([A-Z][A-Z_]+): ?")
 LONGEST_ERROR = 2000  # characters
 
 
@@ -99,12 +95,18 @@ def _tried(question: Callable[[], T]) -> T | AboutError:
     try:
         return question()
     except Exception as error:
-        text = str(error).strip() or type(error).__name__
-        found = re.match(r"([A-Z_]+): ?", text)
-        code = CODES.get(found[1]) if found else None
-        if found is None or code is None:
-            return AboutError(INTERNAL, text[:LONGEST_ERROR])
-        return AboutError(code, text[found.end() :][:LONGEST_ERROR])
+        code, text = status_of(error)
+        return AboutError(code, text[:LONGEST_ERROR])
+
+
+def status_of(error: BaseException) -> tuple[int, str]:
+    """The code and the text of an error: XLA's begin with the name of their code."""
+    text = str(error).strip() or type(error).__name__
+    found = CODE.match(text)
+    if found is not None and found[1] in StatusCode.keys():  # noqa: SIM118 (an enumeration's names)
+        return StatusCode.Value(found[1]), text[found.end() :]
+    wrong = isinstance(error, ValueError | TypeError)
+    return StatusCode.INVALID_ARGUMENT if wrong else StatusCode.INTERNAL, text
 
 
 def costs_of(executable: Any) -> dict[str, float]:

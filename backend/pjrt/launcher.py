@@ -36,7 +36,6 @@ class Launcher:
         self._checkpoints = checkpoints
         self._failed = -1  # the launch that failed
         self._held: list[tuple[e.Launch, Plan]] = []
-        self.launched = 0
 
     @property
     def held(self) -> int:
@@ -84,7 +83,6 @@ class Launcher:
             else:
                 self._fail(command, plan, gang, blame)
             return
-        self.launched += 1
         self._enqueued(command, plan, gang, code, outputs, token, missing, begun)
 
     def _enqueued(

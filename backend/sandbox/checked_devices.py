@@ -22,9 +22,6 @@ class CheckedDevices(PjrtDevices):
         self._codes.admit = self._admit
         self._compiling.interrupt = self.gate.checkers.interrupt
 
-    def usage(self) -> Mapping[str, int]:
-        return {**super().usage(), "checked": self.gate.checked}
-
     def close(self) -> None:
         self.gate.checkers.close()
         super().close()

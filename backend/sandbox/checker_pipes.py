@@ -4,8 +4,7 @@
     parent <--COMPILING, answer--        COMPILING when it has read a program, before it compiles it
 
 It ends with its parent, and when nobody has asked anything for long. It has CPU devices and never an accelerator, which
-only its parent may use. Neighbours: `checker_process`, the parent's side; `code_checker` and `program_checker`, which
-answer.
+only its parent may use. Neighbours: `checker_process`, the parent's side; `code_checker`, `program_checker`.
 """
 
 from __future__ import annotations

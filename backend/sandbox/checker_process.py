@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 
 from ..admin import ROOT, MemoryKills
+from ..xla import DEVICE_COUNT, xla_flags
 from .checker_pipes import COMPILING, LENGTH, READY, TIRED
 
 START_S = 120.0  # seconds until a child is up, on a busy machine
@@ -32,7 +33,6 @@ PASSES = re.compile(
 )
 CRASHES = ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP", "SIGXCPU")
 FATAL = re.compile(r"^F\d{4} .*?\] (.+)$", re.MULTILINE)  # a line of XLA's that says why it ends the process
-DEVICES = "--xla_force_host_platform_device_count"
 
 
 class Died(Exception):
@@ -195,10 +195,10 @@ class CheckerChild:
 def environment(devices: int, more: Sequence[str] = ()) -> dict[str, str]:
     """A child's environment: the harmless part of ours, and `devices` CPU devices. `more`: flags of XLA."""
     found = {name: value for name, value in os.environ.items() if PASSES.fullmatch(name)}
-    flags = [flag for flag in found.get("XLA_FLAGS", "").split() if flag.partition("=")[0] != DEVICES]
+    flags = [*xla_flags(found), *more, f"{DEVICE_COUNT}={devices}"]
     path = found.get("PYTHONPATH")
     return found | {
-        "XLA_FLAGS": " ".join([*flags, *more, f"{DEVICES}={devices}"]),
+        "XLA_FLAGS": " ".join(flags),
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": str(ROOT) if not path else f"{path}{os.pathsep}{ROOT}",
     }

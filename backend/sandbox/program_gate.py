@@ -3,8 +3,7 @@
     compiling threads --check--> ProgramGate --> checkers: program_checker, a child for each thread at most
                       <-- what the program says of itself, and its executable as bytes; or ProgramRefused
 
-A program that crashed a child is not tried again. Neighbours: the door's `local_devices` and `described_code`;
-`checkers`.
+A program that crashed a child is not tried again. Neighbours: `local_devices`, `described_code`, `checkers`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Remembers what was found about clients' code on this machine: one small file for each code, by its contents.
 
 The file's lock says that another process checks the same code now, so agents that share the folder check it once.
-Results of limits are not kept, since another attempt may succeed. This module does not import JAX. Neighbour:
-`code_gate`.
+Results of limits are not kept, since another attempt may succeed. It does not import JAX. Neighbour: `code_gate`.
 """
 
 from __future__ import annotations

@@ -6,16 +6,18 @@
 
 An array is a `jax.Array` of which only jaxlib's half is used, whatever its type. XLA's CPU devices run each shard of a
 program in a thread of one pool: programs whose collectives wait for each other would use it up, so few of many devices
-may be under way (`crowded`). Neighbours: `program_facts`, `local_platform`.
+may be under way (`crowded`). Neighbour: `program_facts`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -34,6 +36,9 @@ from ..protocol import STRING, TOKEN, ShardSpec, StatusCode, Tiles, dtype_of, na
 from ..session import (
     ArrayType,
     CompiledFacts,
+    DeviceFacts,
+    MemoryFacts,
+    Platform,
     Ref,
     Refs,
     StatusError,
@@ -42,7 +47,6 @@ from ..session import (
     invalid,
     unsupported,
 )
-from .local_platform import platform_of
 
 native: Any = _jax
 hlo: Any = importlib.import_module("jax._src.lib").xla_client
@@ -50,10 +54,6 @@ hlo: Any = importlib.import_module("jax._src.lib").xla_client
 COMPILING = 4  # programs at a time, so that one session's does not hold up others'
 WAITING = 64  # threads at most that wait for arrays
 UNDER_WAY = 24  # programs of one device: JAX itself would wait at 32
-UNCHECKED = (
-    {"_skip_checks": True} if stablehlo_executables.RELEASE == "0.10" else {}
-)  # its checks refuse results of one device
-
 DEFAULT_RULES = Rules()
 
 
@@ -93,6 +93,17 @@ class LocalRefs:
 
 class TokenRef:
     """A result that has no contents: it is ready when its program has ended, of which another result tells."""
+
+
+def on_loop() -> Callable[..., None]:
+    """What calls a function on the thread of the loop that runs now."""
+    loop = asyncio.get_running_loop()
+
+    def post(function: Callable[..., object], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits for this any more
+            loop.call_soon_threadsafe(function, *arguments)
+
+    return post
 
 
 class LocalDevices:
@@ -254,7 +265,7 @@ class LocalDevices:
         return [
             native.array_result_handler(
                 self._aval_of(array_type.kind, array_type.shape), self._sharding_of(_known(array_type)),
-                committed=True, **UNCHECKED,
+                committed=True, **stablehlo_executables.UNCHECKED,
             )
             for array_type in facts.results
         ]  # fmt: skip
@@ -418,3 +429,29 @@ def _contents(ref: Any) -> np.ndarray[Any, Any] | StatusError:
         return np.asarray(ref)
     except Exception as error:
         return fault_of(error)
+
+
+# --- what a session is told of them --------------------------------------------------------------------------------
+
+
+def platform_of(devices: Sequence[Any]) -> Platform:
+    first = devices[0]
+    facts, memories = [], []
+    for number, device in enumerate(devices):
+        kinds = [each.kind for each in device.addressable_memories()]
+        ids = tuple(number * len(kinds) + at for at in range(len(kinds)))
+        default = ids[kinds.index(device.default_memory().kind)]
+        memories += [
+            MemoryFacts(name, each.kind, (number,), repr(each), str(each))
+            for name, each in zip(ids, device.addressable_memories(), strict=True)
+        ]
+        # pathwaysutils' elastic module asks each device for its slice_index
+        attributes = {"slice_index": 0} | stablehlo_executables.attributes_of(device)
+        facts.append(
+            DeviceFacts(number, device.device_kind, default, ids, repr(device), str(device), attributes)
+        )
+    name, client = stablehlo_executables.platform_name(first), first.client
+    return Platform(
+        name, str(client.platform_version), str(client.runtime_type), tuple(facts), tuple(memories),
+        stablehlo_executables.serdes(),
+    )  # fmt: skip

@@ -35,8 +35,7 @@ RUNTIME = "seaway_simulator"
 
 
 class CodeDescriber:
-    """`count`: devices of a session. `kind`: what each is called. `rules`: what programs may call, and what compiling
-    them may take."""
+    """`count`: devices of a session. `kind`: what each is called. `rules`: what programs may call, and may take."""
 
     def __init__(self, count: int, kind: str, rules: Rules) -> None:
         self._count, self._kind = count, kind

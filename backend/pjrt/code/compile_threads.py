@@ -6,8 +6,7 @@
 Core says when a plan is forgotten, for example because its client is gone. A job that runs then is ended if that is
 possible (`interrupt`: while the checker's process has it). XLA in this process cannot be interrupted: then the job's
 thread is left behind, with the lowest priority, and another thread goes on with the jobs behind it. At most `LEFT`
-threads are left behind at a time; beyond that the others wait. Neighbours: `pjrt_devices`, `compiled_codes`,
-`code_gate`.
+threads are left behind at a time; then the others wait. Neighbours: `pjrt_devices`, `compiled_codes`, `code_gate`.
 """
 
 from __future__ import annotations

@@ -20,11 +20,11 @@ from typing import Any
 
 from ...contents import StableHLOCode
 from ...plain_files import own_folder, plain_bytes
+from ...xla import xla_flags
 
 log = logging.getLogger("seaway.pjrt")
 FOLDER = "executables"  # beside what JAX itself keeps
 DIGEST = 32  # bytes ahead of the executable
-COUNT = "--xla_force_host_platform_device_count"  # says nothing about code
 
 
 class ExecutableCache:
@@ -75,8 +75,7 @@ class ExecutableCache:
 
 @lru_cache(maxsize=1)
 def _this_machine() -> str:
-    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag.partition("=")[0] != COUNT]
-    return "\n".join((version("jaxlib"), platform.machine(), _processor(), *sorted(flags)))
+    return "\n".join((version("jaxlib"), platform.machine(), _processor(), *sorted(xla_flags(os.environ))))
 
 
 def _processor() -> str:

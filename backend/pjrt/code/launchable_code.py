@@ -67,8 +67,7 @@ class LaunchableCode:
         return ""
 
     def launch(self, inputs: list[Any], command: e.Launch, giving: bool) -> tuple[Sequence[Any], Any]:
-        """Enqueues it. Returns the outputs, and what is ready when the program has run. `giving`: it may take over
-        what the command donates."""
+        """Enqueues it. Returns the outputs, and what is ready when it has run. `giving`: it may take what is given."""
         *outputs, token = (self.giving if giving else self.keeping)(*inputs)
         return outputs, token
 
@@ -93,8 +92,7 @@ def lower(
     world: WorldMembership, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
     code_of: Mapping[str, bytes], platform: str = "",
 ) -> tuple[LaunchableCode, list[Any]]:  # fmt: skip
-    """Lowers code as it is, and once more if the gang gives inputs away. `platform`: for devices that are not
-    here."""
+    """Lowers code, and once more if the gang gives inputs away. `platform`: for devices that are not here."""
     made = LaunchableCode(world, gang, inputs, outputs)
     function = function_of(code, gang, inputs, outputs, code_of)
     shape: Any = jax.ShapeDtypeStruct

@@ -25,6 +25,8 @@ native: Any = _jax
 T = TypeVar("T")
 RELEASE = ".".join(importlib.import_module("jaxlib").__version__.split(".")[:2])
 SERDES = {"0.10": 3, "0.12": 6}  # by RELEASE: which serialized forms of shardings it writes
+# Handlers that make arrays check them, and in this version refuse results of one device.
+UNCHECKED = {"_skip_checks": True} if RELEASE == "0.10" else {}
 ATTRIBUTES = ("coords", "core_on_chip", "slice_index")  # of devices, which JAX's meshes read
 MEMORY_STATS = (
     "generated_code_size_in_bytes", "argument_size_in_bytes", "output_size_in_bytes", "alias_size_in_bytes",
@@ -120,11 +122,14 @@ def default_layout(device: Any, dtype: Any, shard: tuple[int, ...]) -> str:
 
 def about_platform(devices: Sequence[Any]) -> PlatformAbout:
     client = devices[0].client
-    name = "cuda" if devices[0].platform == "gpu" else devices[0].platform
     return PlatformAbout(
-        name, str(client.platform_version), str(client.runtime_type), serdes(),
+        platform_name(devices[0]), str(client.platform_version), str(client.runtime_type), serdes(),
         tuple(map(_about_device, devices)),
     )  # fmt: skip
+
+
+def platform_name(device: Any) -> str:
+    return "cuda" if device.platform == "gpu" else str(device.platform)
 
 
 def serdes() -> int:
@@ -134,10 +139,16 @@ def serdes() -> int:
 
 def _about_device(device: Any) -> PlatformDevice:
     memories = tuple(memory.kind for memory in device.addressable_memories())
-    attributes = {
+    default = memories.index(device.default_memory().kind)
+    return PlatformDevice(
+        str(device.device_kind), memories, default, repr(device), str(device), attributes_of(device)
+    )
+
+
+def attributes_of(device: Any) -> dict[str, Any]:
+    """Those that JAX's meshes read."""
+    return {
         name: tuple(value) if isinstance(value, list | tuple) else value
         for name in ATTRIBUTES
         if (value := getattr(device, name, None)) is not None
     }
-    default = memories.index(device.default_memory().kind)
-    return PlatformDevice(str(device.device_kind), memories, default, repr(device), str(device), attributes)

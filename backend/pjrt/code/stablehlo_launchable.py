@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import msgspec
 from jaxlib import _jax
 
 from core.model import Gang, Layout, Shards
@@ -25,8 +26,6 @@ from .stablehlo_reading import ArrayFacts, MainFacts
 
 native: Any = _jax
 LAUNCH_IDS = 0x7FFF_FFFF  # they have 31 bits
-# Its handlers' checks refuse results of one device.
-UNCHECKED = {"_skip_checks": True} if executables.RELEASE == "0.10" else {}
 
 
 class CompiledProgram(NamedTuple):
@@ -91,7 +90,7 @@ class StableHLOLaunchable(LaunchableCode):
         self._check_shardings(compiled)
         if self.outputs.layouts and not self._tokens:
             self._handlers = [
-                native.array_result_handler(_aval(layout), sharding, committed=True, **UNCHECKED)
+                native.array_result_handler(_aval(layout), sharding, committed=True, **executables.UNCHECKED)
                 for layout, sharding in zip(self.outputs.layouts, self.outputs.lies, strict=True)
             ]
 
@@ -201,7 +200,7 @@ class StableHLOLaunchable(LaunchableCode):
             case "costs", CompiledProgram(executable=executable):
                 said = stablehlo_code.encode_costs(executables.costs_of(executable))
             case "layout", _:
-                said = stablehlo_code.encode_layouts([
+                said = msgspec.msgpack.encode([
                     executables.default_layout(
                         self.jax_devices[0], shard_io.numpy_dtype(layout.dtype), Shards(layout).size
                     )

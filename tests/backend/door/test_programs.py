@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from backend.door.program_facts import ProgramFacts, read_program
-from backend.door.protocol.dtypes import TOKEN, dtype_of, name_of
+from backend.door.protocol.ifrt_messages import TOKEN, dtype_of, name_of
 from backend.door.session.session_devices import StatusError
 
 

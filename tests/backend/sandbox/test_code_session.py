@@ -43,7 +43,7 @@ def borrowed(x: Any) -> Any:
     return call(x)
 
 
-def test_refused_code_fails_its_program_by_name_and_the_session_goes_on(tmp_path: Path) -> None:
+async def test_refused_code_fails_its_program_by_name_and_the_session_goes_on(tmp_path: Path) -> None:
     """Also, the number of devices that an agent is given comes before that of its environment."""
     cache = tmp_path / "cache"
     ones = np.ones(4, np.float32)
@@ -63,20 +63,17 @@ def test_refused_code_fails_its_program_by_name_and_the_session_goes_on(tmp_path
         # the agent loaded what its child had compiled, and compiled nothing itself
         assert len(compiled) == 1
 
-    async def drive() -> None:
-        found = Real(tmp_path, 1, 2, platform="cpu", lease=8.0)
-        try:
-            found.start_controller()
-            agent = found.agent(0, "--cache", str(cache), env={"JAX_NUM_CPU_DEVICES": "1"})
-            await found.ready()
-            await asyncio.to_thread(program, found.address, agent.process.pid)
-        finally:
-            await found.stop()
-
-    asyncio.run(drive())
+    found = Real(tmp_path, 1, 2, platform="cpu", lease=8.0)
+    try:
+        found.start_controller()
+        agent = found.agent(0, "--cache", str(cache), env={"JAX_NUM_CPU_DEVICES": "1"})
+        await found.ready()
+        await asyncio.to_thread(program, found.address, agent.process.pid)
+    finally:
+        await found.stop()
 
 
-def test_code_for_several_hosts_is_compiled_where_jax_counts_the_devices_itself(tmp_path: Path) -> None:
+async def test_code_for_several_hosts_is_compiled_where_jax_counts_the_devices_itself(tmp_path: Path) -> None:
     """The checker stands for all devices of a gang, the agent has only its own: the number that JAX finds in the
     agent's environment is not the checker's."""
     counted = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
@@ -85,18 +82,15 @@ def test_code_for_several_hosts_is_compiled_where_jax_counts_the_devices_itself(
         with sw.connect(f"grpc://{address}"):
             assert np.asarray(doubled(np.ones(4, np.float32))).tolist() == [2.0] * 4
 
-    async def drive() -> None:
-        found = Real(tmp_path, 2, 1, platform="auto", lease=8.0)
-        try:
-            found.start_controller()
-            for host in range(2):
-                found.agent(host, "--devices", "0", env=counted)
-            await found.ready()
-            await asyncio.to_thread(program, found.address)
-        finally:
-            await found.stop()
-
-    asyncio.run(drive())
+    found = Real(tmp_path, 2, 1, platform="auto", lease=8.0)
+    try:
+        found.start_controller()
+        for host in range(2):
+            found.agent(host, "--devices", "0", env=counted)
+        await found.ready()
+        await asyncio.to_thread(program, found.address)
+    finally:
+        await found.stop()
 
 
 @pytest.mark.full

@@ -15,7 +15,7 @@ import pytest
 from backend.auth import Rules
 from backend.door.program_facts import compiled_facts, program_facts
 from backend.door.protocol.ifrt_messages import StatusCode
-from backend.door.session.options import safe_options
+from backend.door.session.ops.executables import safe_options
 from backend.pjrt.code.stablehlo_executables import about_executable, load_program
 from backend.sandbox.checkers import TRIES
 from backend.sandbox.inspection import ProgramRefused

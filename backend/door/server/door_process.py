@@ -121,26 +121,32 @@ def run_cluster_door(
     """The same with the devices of a cluster. `watched`: makes a source of sessions that are watched of the cluster's
     own. Raises ListenRefused, ClusterRefused."""
     os.environ.update(environment(None, os.environ))
+    run(_serve_cluster(address, options, more, ready, watched))
 
-    async def serve() -> None:
-        from ..cluster import ClusterSessions, RemoteSource, find_cluster
 
-        loop, stop = asyncio.get_running_loop(), told_to_stop()
-        head = Head(options.address, options.access)
-        try:
-            finding, stopping = loop.create_task(find_cluster(head, options)), loop.create_task(stop.wait())
-            await asyncio.wait((finding, stopping), return_when=asyncio.FIRST_COMPLETED)
-            if stop.is_set():
-                finding.cancel()
-                return
-            described, found = await finding
-            source: SessionSource = RemoteSource(head, described, found)
-            sessions = ClusterSessions(source if watched is None else watched(source), more)
-            await serve_until(stop, {address: sessions}, ready)
-        finally:
-            await head.close()
+async def _serve_cluster(
+    address: str,
+    options: ServedCluster,
+    more: Collection[str],
+    ready: Callable[[str], None],
+    watched: Watched | None,
+) -> None:
+    from ..cluster import ClusterSessions, RemoteSource, find_cluster
 
-    run(serve())
+    loop, stop = asyncio.get_running_loop(), told_to_stop()
+    head = Head(options.address, options.access)
+    try:
+        finding, stopping = loop.create_task(find_cluster(head, options)), loop.create_task(stop.wait())
+        await asyncio.wait((finding, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            finding.cancel()
+            return
+        described, options = await finding
+        source: SessionSource = RemoteSource(head, described, options)
+        sessions = ClusterSessions(source if watched is None else watched(source), more)
+        await serve_until(stop, {address: sessions}, ready)
+    finally:
+        await head.close()
 
 
 async def serve_until(

@@ -116,64 +116,74 @@ def test_a_request_for_anything_else_gets_no_metrics(request_: bytes) -> None:
     assert asyncio.run(work()).split(b"\r\n")[0] in (b"", b"HTTP/1.1 405 Method Not Allowed")
 
 
-async def test_health_is_reported_for_the_controller_and_for_each_island(tmp_path: Path) -> None:
+def test_health_is_reported_for_the_controller_and_for_each_island(tmp_path: Path) -> None:
     def request(service: str) -> bytes:
         return bytes((0x0A, len(service))) + service.encode() if service else b""
 
-    async with cluster(tmp_path, hosts=1) as found, Access().channel(found.server.address) as channel:
-        check = channel.unary_unary(CHECK)
-        for service in ("", "seaway.Cluster", "i0"):
-            assert await check(request(service)) == health.encoded(health.SERVING)
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await check(request("i7"))
-        assert refused.value.code() == grpc.StatusCode.NOT_FOUND
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await check(b"\x12\x01x")
-        assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-        watch = channel.unary_stream(WATCH)(request("i0"))
-        assert await watch.read() == health.encoded(health.SERVING)
-        found.agents[0].leave("enough")
-        async with asyncio.timeout(10):
-            assert await watch.read() == health.encoded(health.NOT_SERVING)
-        watch.cancel()
-
-
-async def test_a_probe_needs_no_token_and_everything_else_does(tmp_path: Path) -> None:
-    async with (
-        cluster(tmp_path, agents=False, access=Access("sesame")) as found,
-        Access().channel(found.server.address) as channel,
-    ):
-        assert await channel.unary_unary(CHECK)(b"") == health.encoded(health.SERVING)
-        for kind in PAIRS:
+    async def work() -> None:
+        async with cluster(tmp_path, hosts=1) as found, Access().channel(found.server.address) as channel:
+            check = channel.unary_unary(CHECK)
+            for service in ("", "seaway.Cluster", "i0"):
+                assert await check(request(service)) == health.encoded(health.SERVING)
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await channel.unary_unary(f"/{SERVICE}/{kind.__name__}")(b"")
-            assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
-
-
-async def test_the_number_of_watchers_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "WATCHERS", 2)
-    async with (
-        cluster(tmp_path, agents=False) as found,
-        Access().channel(found.server.address) as channel,
-    ):
-        watches = [channel.unary_stream(WATCH)(b"") for _ in range(2)]
-        for watch in watches:
+                await check(request("i7"))
+            assert refused.value.code() == grpc.StatusCode.NOT_FOUND
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await check(b"\x12\x01x")
+            assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+            watch = channel.unary_stream(WATCH)(request("i0"))
             assert await watch.read() == health.encoded(health.SERVING)
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await channel.unary_stream(WATCH)(b"").read()
-        assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        for watch in watches:
+            found.agents[0].leave("enough")
+            async with asyncio.timeout(10):
+                assert await watch.read() == health.encoded(health.NOT_SERVING)
             watch.cancel()
 
-        async def again() -> bool:
-            try:
-                return bool(await channel.unary_stream(WATCH)(b"").read())
-            except grpc.aio.AioRpcError:
-                return False
+    asyncio.run(work())
 
-        async with asyncio.timeout(10):
-            while not await again():  # names of clients that have gone make room
-                await asyncio.sleep(0.05)
+
+def test_a_probe_needs_no_token_and_everything_else_does(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with (
+            cluster(tmp_path, agents=False, access=Access("sesame")) as found,
+            Access().channel(found.server.address) as channel,
+        ):
+            assert await channel.unary_unary(CHECK)(b"") == health.encoded(health.SERVING)
+            for kind in PAIRS:
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await channel.unary_unary(f"/{SERVICE}/{kind.__name__}")(b"")
+                assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+    asyncio.run(work())
+
+
+def test_the_number_of_watchers_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "WATCHERS", 2)
+
+    async def work() -> None:
+        async with (
+            cluster(tmp_path, agents=False) as found,
+            Access().channel(found.server.address) as channel,
+        ):
+            watches = [channel.unary_stream(WATCH)(b"") for _ in range(2)]
+            for watch in watches:
+                assert await watch.read() == health.encoded(health.SERVING)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await channel.unary_stream(WATCH)(b"").read()
+            assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            for watch in watches:
+                watch.cancel()
+
+            async def again() -> bool:
+                try:
+                    return bool(await channel.unary_stream(WATCH)(b"").read())
+                except grpc.aio.AioRpcError:
+                    return False
+
+            async with asyncio.timeout(10):
+                while not await again():  # names of clients that have gone make room
+                    await asyncio.sleep(0.05)
+
+    asyncio.run(work())
 
 
 @pytest.mark.parametrize(("well", "status"), [(True, b"200 OK"), (False, b"503 Service Unavailable")])
@@ -192,51 +202,60 @@ def test_the_metrics_port_answers_probes_too(well: bool, status: bytes) -> None:
     assert asyncio.run(work()).split(b"\r\n")[0] == b"HTTP/1.1 " + status
 
 
-async def test_connected_sessions_learn_how_long_steps_took(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as found:
-        user = found.user()
-        assert await user.head.seen(10) == {}
-        program = register(user, 1)
-        submitted = [user.submit(program, TINY) for _ in range(300)]
-        assert (await user.ended(submitted[-1].run)).blame is None
-        (name, (count, median)), *others = (await user.head.seen(10)).items()
-        assert (name, others) == ("step", [])
-        assert count > 3
-        assert 500_000 < median < 50_000_000  # a step takes a millisecond
+def test_connected_sessions_learn_how_long_steps_took(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path) as found:
+            user = found.user()
+            assert await user.head.seen(10) == {}
+            program = register(user, 1)
+            submitted = [user.submit(program, TINY) for _ in range(300)]
+            assert (await user.ended(submitted[-1].run)).blame is None
+            (name, (count, median)), *others = (await user.head.seen(10)).items()
+            assert (name, others) == ("step", [])
+            assert count > 3
+            assert 500_000 < median < 50_000_000  # a step takes a millisecond
+
+    asyncio.run(work())
 
 
-async def test_the_trace_travels_in_pages_and_arrives_unchanged(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as found:
-        found.server._shelf = trace_export.SnapshotShelf(page=200)
-        user = found.user()
-        await runs(user, register(user, 20))
-        access = found.server.access
-        async with access.channel(found.server.address) as channel:
-            first: RecordedPage = await ask(channel, access, Recorded())
-            assert first.pages > 1
-            with pytest.raises(CallError, match=f"has {first.pages} pages, and no page {first.pages}"):
-                await ask(channel, access, Recorded(first.snapshot, first.pages))
-            for _ in range(trace_export.KEPT):
-                await ask(channel, access, Recorded())
-            with pytest.raises(CallError, match="is gone: ask anew"):
-                await ask(channel, access, Recorded(first.snapshot, 1))
-        came = await trace_export.fetched(found.server.address, access)
-        assert list(came.rows("gangs")) == list(found.server.trace.rows("gangs"))
-        assert list(came.intervals()) == list(found.server.trace.intervals())
-        assert len(came) == 20
+def test_the_trace_travels_in_pages_and_arrives_unchanged(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path) as found:
+            found.server._shelf = trace_export.SnapshotShelf(page=200)
+            user = found.user()
+            await runs(user, register(user, 20))
+            access = found.server.access
+            async with access.channel(found.server.address) as channel:
+                first: RecordedPage = await ask(channel, access, Recorded())
+                assert first.pages > 1
+                with pytest.raises(CallError, match=f"has {first.pages} pages, and no page {first.pages}"):
+                    await ask(channel, access, Recorded(first.snapshot, first.pages))
+                for _ in range(trace_export.KEPT):
+                    await ask(channel, access, Recorded())
+                with pytest.raises(CallError, match="is gone: ask anew"):
+                    await ask(channel, access, Recorded(first.snapshot, 1))
+            came = await trace_export.fetched(found.server.address, access)
+            assert list(came.rows("gangs")) == list(found.server.trace.rows("gangs"))
+            assert list(came.intervals()) == list(found.server.trace.intervals())
+            assert len(came) == 20
+
+    asyncio.run(work())
 
 
-async def test_a_connected_session_shows_the_controllers_trace(tmp_path: Path) -> None:
-    async with real(tmp_path) as found:
+def test_a_connected_session_shows_the_controllers_trace(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with real(tmp_path) as found:
 
-        def program() -> Any:
-            with sw.connect(f"grpc://{found.address}") as session:
-                step = sw.jit(lambda x: x + 1, devices=sw.slice(4), cost=1_000_000)
-                step(np.zeros(8, np.float32)).block_until_ready()
-                return session.trace
+            def program() -> Any:
+                with sw.connect(f"grpc://{found.address}") as session:
+                    step = sw.jit(lambda x: x + 1, devices=sw.slice(4), cost=1_000_000)
+                    step(np.zeros(8, np.float32)).block_until_ready()
+                    return session.trace
 
-        trace = await asyncio.to_thread(program)
-        assert list(trace.gangs()["step"]) == ["<lambda>"]
+            trace = await asyncio.to_thread(program)
+            assert list(trace.gangs()["step"]) == ["<lambda>"]
+
+    asyncio.run(work())
 
 
 def test_an_empty_trace_travels_too() -> None:
@@ -244,20 +263,23 @@ def test_an_empty_trace_travels_too() -> None:
     assert len(trace_export.unpacked(snapshot.packed())) == 0
 
 
-async def test_one_run_of_a_client_is_cancelled_and_the_others_go_on(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as found:
-        user = found.user()
-        program = register(user, 300)
-        first, second = user.submit(program, TINY), user.submit(program, TINY)
-        await wait_until(lambda: len(found.server.controller.state.runs) == 2)
-        access = found.server.access
-        async with access.channel(found.server.address) as channel:
-            done: CancelReply = await ask(channel, access, CancelCall("ann", second.run))
-            assert done.runs == (second.run,)
-        ended = await user.ended(second.run)
-        assert ended.blame is not None
-        assert ended.blame.code == "cancelled"
-        assert (await user.ended(first.run)).blame is None
+def test_one_run_of_a_client_is_cancelled_and_the_others_go_on(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path) as found:
+            user = found.user()
+            program = register(user, 300)
+            first, second = user.submit(program, TINY), user.submit(program, TINY)
+            await wait_until(lambda: len(found.server.controller.state.runs) == 2)
+            access = found.server.access
+            async with access.channel(found.server.address) as channel:
+                done: CancelReply = await ask(channel, access, CancelCall("ann", second.run))
+                assert done.runs == (second.run,)
+            ended = await user.ended(second.run)
+            assert ended.blame is not None
+            assert ended.blame.code == "cancelled"
+            assert (await user.ended(first.run)).blame is None
+
+    asyncio.run(work())
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
 """Code that is raw StableHLO with compile options, as blobs that travel by their hash; and what hosts say of it.
 
-A computation's code is what `jax.export` writes (see `pjrt.blobs`), or a `StableHLOCode`, whose first bytes say so. The
+A computation's code is what `jax.export` writes (see `pjrt.code`), or a `StableHLOCode`, whose first bytes say so. The
 host that has a program's first device answers its `question`, unread by core (`ProgramTold.about`):
 
     question    program, options    answer
     ""          compiled            CompiledAbout: what one must know to run it
     "text"      compiled            the compiled program as text: `text_of`
     "costs"     compiled            a JSON object, what `cost_analysis` says: `costs_of`
-    "layout"    none                the layout that each input of the node has by default: `layouts_of`
+    "layout"    none                the layout that each input of the node has by default
     "platform"  none                PlatformAbout: the devices at the node's place
 
 An array of a program may be a *stack*: the shards of all devices, one after the other along the first dimension, as

@@ -5,9 +5,12 @@ To open or read a pipe is to wait for its other end, perhaps for ever, and a dev
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from pathlib import Path
+
+log = logging.getLogger("seaway.files")
 
 
 def opener(path: str, flags: int) -> int:
@@ -22,6 +25,20 @@ def opener(path: str, flags: int) -> int:
 def plain_bytes(path: Path) -> bytes:
     with open(path, "rb", opener=opener) as file:
         return file.read()
+
+
+def own_folder(folder: Path) -> Path | None:
+    """Makes the folder, which only this user may write to: other writers could pass code of their own."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        log.warning("%s: %s; nothing is kept there", folder, error.strerror)
+        return None
+    about = folder.stat()
+    if about.st_uid != os.getuid() or about.st_mode & 0o022:
+        log.warning("%s: other users may write there, so it is not used", folder)
+        return None
+    return folder
 
 
 def settle(folder: Path) -> None:

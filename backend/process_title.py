@@ -1,7 +1,6 @@
 """What `ps` and `top` show of our programs: `seaway agent host-0 --controller ...`, not how Python was started.
 
-The process of a user who calls `sw.local` keeps its own title. Neighbours: the programs of `server`, `agent`,
-`coordination` and `pjrt.checker`.
+A process that calls `sw.local` keeps its own title. Neighbours: `server`, `agent`, `coordination`, `sandbox`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from setproctitle import setproctitle
 
 def show_as(program: str, options: Iterable[str] = ()) -> None:
     """Show this process as `seaway PROGRAM OPTIONS` from now on; again, when more is known of it."""
-    os.environ.setdefault(
-        "SPT_NOENV", "1"
-    )  # the title leaves /proc/PID/environ as it is; read at the first call
+    # the title leaves /proc/PID/environ as it is; read at the first call
+    os.environ.setdefault("SPT_NOENV", "1")
     setproctitle(" ".join(("seaway", program, *options)))

@@ -2,20 +2,18 @@
 
 children, supervising  start, watch, restart and end processes
 health, metrics        gRPC's standard health service; figures for Prometheus
-trace_export           sends a controller's trace, page by page
-live_looks             asks a controller what goes on, and what is new in its trace
-memory_kills           whether a process was killed for lack of memory
+program_options        what command lines have in common
+trace_export           a controller's trace, page by page; what is new in it, for those who look again and again
 measured_durations, cpu_times   how long computations take; CPU time by thread
 """
 
 from __future__ import annotations
 
 from . import health, metrics
-from .children import ROOT, Child, Children, become, end_with_parent
+from .children import ROOT, Child, Children, MemoryKills, become, end_with_parent
 from .cpu_times import cpu_of, threads_of
 from .health import HEALTH
-from .live_looks import fetch_look, packed
 from .measured_durations import durations, durations_of
-from .memory_kills import MemoryKills
+from .program_options import add_process_options, adder, begin_log
 from .supervising import Supervisor
-from .trace_export import SnapshotShelf, TraceSnapshot, fetched
+from .trace_export import SnapshotShelf, TraceSnapshot, fetch_look, fetched, packed

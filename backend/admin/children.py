@@ -1,7 +1,8 @@
 """Child processes: they are started and watched here, and end with this process whatever happens.
 
 A child gets a pipe as its standard input and ends when that closes. So it does not outlive its parent, even if the
-parent is killed. Its output goes into a file, whose end is shown when the child dies too early.
+parent is killed. Its output goes into a file, whose end is shown when the child dies too early. The kernel counts which
+processes it kills for lack of memory (`MemoryKills`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, NoReturn
-
-from .memory_kills import MemoryKills
 
 ROOT = Path(__file__).parents[2]
 TAIL = 2000  # bytes of a dead child's output that are shown
@@ -91,8 +90,7 @@ class Children:
         self, name: str, module: str, arguments: Sequence[str], env: Mapping[str, str] | None = None, *,
         stdout: int | IO[bytes] | None = None,
     ) -> Child:  # fmt: skip
-        """Runs `python -m module arguments`, with `env` added to our environment. stdout: PIPE, to read its
-        answers."""
+        """Runs `python -m module arguments`, with `env` added to ours. stdout: PIPE, to read its answers."""
         log = self._folder / f"{name.replace('/', '-')}.log"
         with log.open("ab") as words:
             since = words.tell()
@@ -131,8 +129,7 @@ class Children:
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Our environment for a child, without proxies (none of our connections needs one), and with our code on its
-    path."""
+    """Our environment for a child, without proxies, which no connection of ours needs, and with our code's path."""
     found = {key: value for key, value in os.environ.items() if key.lower() not in PROXIES}
     path = found.get("PYTHONPATH")
     found["PYTHONPATH"] = str(ROOT) if not path else f"{path}{os.pathsep}{ROOT}"
@@ -140,8 +137,7 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def become(command: Sequence[str]) -> NoReturn:
-    """Replaces this process by another program. Closes all but the standard streams: Gloo's sockets would stay
-    open."""
+    """Replaces this process by another program. Closes all but the standard streams, Gloo's sockets too."""
     for name in os.listdir("/dev/fd"):
         if int(name) > 2:
             with suppress(OSError):  # the handle of the listing itself
@@ -163,3 +159,57 @@ def end_with_parent(*, in_order: float = 0.0) -> None:
         os._exit(0)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+# --- killed for lack of memory -------------------------------------------------------------------------------------
+
+GROUPS = Path("/proc/self/cgroup")
+MOUNTED = Path("/sys/fs/cgroup")
+MACHINE = Path("/proc/vmstat")
+
+
+class MemoryKills:
+    """The counters as they were when this was made."""
+
+    def __init__(self) -> None:
+        self._before = _counts()
+
+    def fate(self) -> str:
+        """What to say of a child that was ended by SIGKILL since then."""
+        for source, count in _counts().items():
+            if (more := count - self._before.get(source, count)) > 0:
+                return (
+                    f"was ended by SIGKILL, probably by the kernel for lack of memory (since it began, oom_kill in "
+                    f"{source} rose by {more}): give this machine or container more memory, or run less on it"
+                )
+        return "was ended by SIGKILL: if nobody did this, memory ran out"
+
+
+def _counts() -> dict[Path, int]:
+    """Kills for lack of memory so far, by the file that says so; the control group comes first."""
+    found: dict[Path, int] = {}
+    for path in (*_of_groups(), MACHINE):
+        try:
+            lines = path.read_text(encoding="ascii").splitlines()
+        except (OSError, ValueError):
+            continue
+        for line in lines:
+            if line.startswith("oom_kill "):
+                found[path] = int(line.split()[1])
+    return found
+
+
+def _of_groups() -> list[Path]:
+    try:
+        lines = GROUPS.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return []
+    found = []
+    for _, kinds, group in (line.split(":", 2) for line in lines):
+        inside = group.lstrip("/")
+        if not kinds:
+            found += [MOUNTED / inside / "memory.events", MOUNTED / "unified" / inside / "memory.events"]
+        elif "memory" in kinds.split(","):
+            found.append(MOUNTED / kinds / inside / "memory.oom_control")
+            found.append(MOUNTED / kinds / "memory.oom_control")  # as a container sees its own
+    return found

@@ -1,7 +1,6 @@
 """CPU time of processes on this machine and of their threads, as Linux counts it, in nanoseconds.
 
-Neighbours: `pjrt.worker_thread`, which gives threads names by which to tell them apart; `traffic`, which counts what
-they did in that time.
+Neighbours: `pjrt.worker_thread`, which gives threads names; `traffic`, which counts what they did in that time.
 """
 
 from __future__ import annotations
@@ -23,6 +22,5 @@ def threads_of(pid: int) -> dict[int, tuple[str, int]]:
 
 
 def cpu_of(pid: int) -> int:
-    """CPU time of a process with all its threads, including ended ones. The clock's number is computed from the pid
-    (clock_getcpuclockid(3))."""
+    """CPU time of a process with all its threads, ended ones too. Its clock's number: clock_getcpuclockid(3)."""
     return time.clock_gettime_ns((~pid << 3) | 2)

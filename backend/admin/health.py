@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import grpc
 import grpc.aio
 
-from ..auth import Busy, RefusalLogger, TurnGate
-from ..node import FULL, INVALID, SERVICE, Context, message_of, refuse
+from ..auth import RefusalLogger, TurnGate
+from ..node import FULL, INVALID, SERVICE, Context, RpcCaller
 
 HEALTH = "grpc.health.v1.Health"
 SERVING, NOT_SERVING, UNKNOWN = 1, 2, 3
@@ -41,17 +41,15 @@ def handlers(serves: Serves, refusals: RefusalLogger, gate: TurnGate) -> Sequenc
     """`serves(service)`, called in the loop."""
     watchers = 0
 
-    async def asked(context: Context, address: str, called: str) -> str:
+    async def asked(caller: RpcCaller) -> str:
         try:
-            async with gate.turn(address) as turn:
-                return turn.step(decoded, await message_of(turn, refusals, context, called))
-        except Busy as busy:
-            await refuse(refusals, context, address, "busy", called, str(busy), FULL)
+            async with caller.turn() as turn:
+                return turn.step(decoded, await caller.message(turn))
         except ValueError as error:
-            await refuse(refusals, context, address, "malformed", called, str(error), INVALID)
+            await caller.refuse("malformed", str(error), INVALID)
 
     async def check(_: object, context: Context) -> bytes:
-        service = await asked(context, refusals.address_of(context.peer()), "health Check")
+        service = await asked(RpcCaller(context, "health Check", refusals, gate))
         found = serves(service)
         if found is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"nothing here is called {service!r}")
@@ -59,12 +57,10 @@ def handlers(serves: Serves, refusals: RefusalLogger, gate: TurnGate) -> Sequenc
 
     async def watch(_: object, context: Context) -> AsyncIterator[bytes]:
         nonlocal watchers
-        address = refusals.address_of(context.peer())
-        service = await asked(context, address, "health Watch")
+        caller = RpcCaller(context, "health Watch", refusals, gate)
+        service = await asked(caller)
         if watchers >= WATCHERS:
-            await refuse(
-                refusals, context, address, "busy", "health Watch", f"{watchers} watch already", FULL
-            )
+            await caller.refuse("busy", f"{watchers} watch already", FULL)
         watchers += 1
         last = -1
         try:

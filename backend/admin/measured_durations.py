@@ -25,8 +25,7 @@ def durations(trace: Trace) -> dict[str, tuple[int, int]]:
 
 
 def durations_of(trace: Trace, clients: Collection[int]) -> dict[int, dict[str, tuple[int, int]]]:
-    """The same for each of these clients, by the controller's numbers of them. It is not said of a client without any
-    gang that shows it."""
+    """The same for each of these clients that has a gang which shows it, by the controller's numbers of them."""
     step, run, client = trace.gangs.column("step"), trace.gangs.column("run"), trace.runs.column("client")
 
     def which(row: int) -> tuple[int, int]:

@@ -21,9 +21,9 @@ def text_of(found: dict[str, Any]) -> str:
     islands, clients = found["islands"], found["clients"]
     lines: list[str] = []
 
-    def say(name: str, kind: str, words: str, samples: Iterable[Sample]) -> None:
-        lines.append(f"# HELP seaway_{name} {words}")
-        lines.append(f"# TYPE seaway_{name} {kind}")
+    def say(name: str, words: str, samples: Iterable[Sample]) -> None:
+        kind = "counter" if name.endswith("_total") else "gauge"
+        lines.extend((f"# HELP seaway_{name} {words}", f"# TYPE seaway_{name} {kind}"))
         lines.extend(f"seaway_{name}{_labels(labels)} {value:.15g}" for labels, value in samples)
 
     def of_islands(value: Callable[[dict[str, Any]], float]) -> list[Sample]:
@@ -32,53 +32,37 @@ def text_of(found: dict[str, Any]) -> str:
     def of_clients(value: Callable[[dict[str, Any]], float]) -> list[Sample]:
         return [({"client": each["client"], "name": each["name"]}, value(each)) for each in clients]
 
-    say("up", "gauge", "1: the controller answers.", [({}, 1)])
-    say("starts", "gauge", "Earlier starts with the same --state.", [({}, found["incarnation"])])
-    say("island_running", "gauge", "1: takes work.", of_islands(lambda each: each["phase"] == "running"))
-    say("island_epoch", "gauge", "How often it has formed.", of_islands(lambda each: each["epoch"]))
-    say("island_hosts", "gauge", "Hosts that it should have.", of_islands(lambda each: len(each["hosts"])))
-    say(
-        "island_hosts_connected", "gauge", "Hosts that are connected.",
-        of_islands(lambda each: sum(host["connected"] for host in each["hosts"])),
-    )  # fmt: skip
-    say(
-        "gangs_under_way",
-        "gauge",
-        "In the island's order, not over.",
-        of_islands(lambda each: each["under_way"]),
-    )
-    say("gangs_total", "counter", "Gangs that have entered an order.", [({}, found["gangs"])])
-    say(
-        "stalled", "gauge", 'Waits that have outlasted their soft bound; island "": of no island alone.',
-        [*of_islands(lambda each: each["stalled"]), ({"island": ""}, found["stalled_elsewhere"])],
-    )  # fmt: skip
-    say("hosts_refused", "gauge", "Agents that were not taken, by name.", [({}, len(found["refused"]))])
-    say("stalls_total", "counter", "Waits that outlasted their soft bound.", [({}, found["stalls"])])
-    say(
-        "clock_offset_seconds", "gauge", "How far a host's clock is ahead of the controller's.",
-        _of_clocks(islands, "offset"),
-    )  # fmt: skip
-    say("clock_bound_seconds", "gauge", "How far that may be off.", _of_clocks(islands, "bound"))
-    say("clients", "gauge", "Open sessions.", [({}, len(clients))])
-    say("client_runs", "gauge", "Runs that have not ended.", of_clients(lambda each: each["runs"]))
-    say(
-        "client_programs", "gauge", "Programs that are registered.", of_clients(lambda each: each["programs"])
-    )
-    say("runs", "gauge", "Runs that have not ended.", [({}, found["runs"])])
-    say("runs_total", "counter", "Runs that were submitted.", [({}, found["submitted"])])
-    say("buffers", "gauge", "Buffers that somebody holds.", [({}, found["buffers"])])
+    say("up", "1: the controller answers.", [({}, 1)])
+    say("starts", "Earlier starts with the same --state.", [({}, found["incarnation"])])
+    say("island_running", "1: takes work.", of_islands(lambda each: each["phase"] == "running"))
+    say("island_epoch", "How often it has formed.", of_islands(lambda each: each["epoch"]))
+    say("island_hosts", "Hosts that it should have.", of_islands(lambda each: len(each["hosts"])))
+    connected = of_islands(lambda each: sum(host["connected"] for host in each["hosts"]))
+    say("island_hosts_connected", "Hosts that are connected.", connected)
+    say("gangs_under_way", "In the island's order, not over.", of_islands(lambda each: each["under_way"]))
+    say("gangs_total", "Gangs that have entered an order.", [({}, found["gangs"])])
+    words = 'Waits that have outlasted their soft bound; island "": of no island alone.'
+    elsewhere = {"island": ""}, found["stalled_elsewhere"]
+    say("stalled", words, [*of_islands(lambda each: each["stalled"]), elsewhere])
+    say("hosts_refused", "Agents that were not taken, by name.", [({}, len(found["refused"]))])
+    say("stalls_total", "Waits that outlasted their soft bound.", [({}, found["stalls"])])
+    words = "How far a host's clock is ahead of the controller's."
+    say("clock_offset_seconds", words, _of_clocks(islands, "offset"))
+    say("clock_bound_seconds", "How far that may be off.", _of_clocks(islands, "bound"))
+    say("clients", "Open sessions.", [({}, len(clients))])
+    say("client_runs", "Runs that have not ended.", of_clients(lambda each: each["runs"]))
+    say("client_programs", "Programs that are registered.", of_clients(lambda each: each["programs"]))
+    say("runs", "Runs that have not ended.", [({}, found["runs"])])
+    say("runs_total", "Runs that were submitted.", [({}, found["submitted"])])
+    say("buffers", "Buffers that somebody holds.", [({}, found["buffers"])])
     if found["record"] is not None:
         words = "1: the event log cannot be written any more."
-        say("record_lost", "gauge", words, [({}, bool(found["record"]["lost"]))])
-    say("code_bytes", "gauge", "Code that is kept for hosts.", [({}, found["code"]["bytes"])])
-    say(
-        "contents_through_controller_bytes_total", "counter", "Bytes of contents; 0, or something is wrong.",
-        [({}, found["contents_through_controller"])],
-    )  # fmt: skip
-    say(
-        "refused_total", "counter", "Calls and streams that were refused, by what was wrong with them.",
-        [({"kind": kind}, count) for kind, count in found["refusals"].items()],
-    )  # fmt: skip
+        say("record_lost", words, [({}, bool(found["record"]["lost"]))])
+    say("code_bytes", "Code that is kept for hosts.", [({}, found["code"]["bytes"])])
+    words = "Bytes of contents; 0, or something is wrong."
+    say("contents_through_controller_bytes_total", words, [({}, found["contents_through_controller"])])
+    words = "Calls and streams that were refused, by what was wrong with them."
+    say("refused_total", words, [({"kind": kind}, count) for kind, count in found["refusals"].items()])
     return "\n".join([*lines, ""])
 
 

@@ -53,8 +53,7 @@ def pause(deaths: int) -> float:
 
 
 class Supervisor:
-    """Restarts children. `tell` takes lines for the operator. `look` and `stop` may be called in different
-    threads."""
+    """Restarts children. `tell` takes lines for the operator. `look` and `stop` may be in different threads."""
 
     def __init__(
         self, children: Children, tell: Callable[[str], None], now: Callable[[], float] = time.monotonic

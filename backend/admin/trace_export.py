@@ -10,13 +10,14 @@ import threading
 import zlib
 
 import grpc
+import grpc.aio
 import msgspec
 
-from core.record import Trace, TracedPlace
+from core.record import LiveLook, Look, Trace, TracedPlace
 
 from ..auth import Access
 from ..node import CallError, calls
-from ..wire import call_messages
+from ..wire import LookReply, call_messages, versions
 
 PAGE = 8 << 20  # bytes
 KEPT = 2  # snapshots
@@ -99,3 +100,22 @@ async def fetched(address: str, access: Access, timeout: float = 60.0) -> Trace:
     finally:
         await channel.close()
     return unpacked(b"".join(parts))
+
+
+# --- looks at what is new ------------------------------------------------------------------------------------------
+
+
+def packed(look: LiveLook) -> LookReply:
+    return LookReply(versions.mine(), msgspec.msgpack.encode(look))
+
+
+async def fetch_look(channel: grpc.aio.Channel, access: Access, request: Look, timeout: float) -> LiveLook:
+    """Look at the controller behind a channel. Raises CallError."""
+    found: LookReply = await calls.ask(channel, access, request, timeout)
+    if found.version != versions.mine():
+        raise CallError(
+            f"Seaway {found.version} answers there, and Seaway {versions.mine()} asks: it must be the same; "
+            f"`seaway status` works with any",
+            versions.OTHER,
+        )
+    return msgspec.msgpack.decode(found.packed, type=LiveLook)

@@ -2,13 +2,12 @@
 
 agent       turns commands into launches, transfers and compilations
 agent_cli   its command line, `seaway agent`
-direct_address  this machine's own address, for what JAX listens to
 device_log  records what devices were told and what a node sent, for parity
 end_reports  when ends of gangs are reported
-tpu_metadata  a host's place in a TPU slice;  malloc: keeps freed memory for the next gangs
+agent_machine  its place in a TPU slice, its own address, and how it keeps memory
 """
 
 from __future__ import annotations
 
 from . import agent_cli, device_log
-from .malloc import keep_what_is_freed
+from .agent_machine import keep_what_is_freed

@@ -3,8 +3,7 @@
     controller --Enrol--> who we are     Node <--> core.host --Launch ...--> Devices --Finished ...--> Node
                                                         `--OpenSend, OpenRecv, Fill--> contents
 
-Several agents may live in one process and loop (`timed` devices); an agent with real devices has a process of its
-own.
+Several agents of `timed` devices may live in one process and loop; one with real devices has a process of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from ..devices import Devices, WorldSpec, gang_times
 from ..node import CallError, HostClock, NetworkNode, calls
 from ..streams import LentReading, Listener, Load, StreamRefused, loaded
 from ..wire import Address, Contents, Pass, call_messages
-from .direct_address import direct_address
+from .agent_machine import direct_address
 from .end_reports import EndReports
 
 log = logging.getLogger("seaway.agent")

@@ -23,16 +23,15 @@ import grpc
 
 from core.protocol import CONTROLLER
 
-from ..admin import become, end_with_parent
+from ..admin import add_process_options, adder, become, begin_log, end_with_parent
 from ..auth import Access, AccessRefused, PortTaken, add_options, place_of, read, rules_of
 from ..devices import Devices
 from ..node import CallError, HostClock, shifted
 from ..process_title import show_as
 from ..streams import collect_rarely, run
 from .agent import Agent
+from .agent_machine import TpuSeat, keep_what_is_freed, seat
 from .device_log import DeviceLog
-from .malloc import keep_what_is_freed
-from .tpu_metadata import TpuSeat, seat
 
 log = logging.getLogger("seaway.agent")
 PLATFORMS = ("auto", "cpu", "cuda", "tpu", "timed")
@@ -50,73 +49,36 @@ def options() -> argparse.ArgumentParser:
         prog="seaway agent",
         description="A host of a Seaway cluster: runs gangs of all clients on its devices.",
     )
-    add = found.add_argument
-    add("--controller", required=True, metavar="HOST:PORT", help="where the controller listens")
-    add(
-        "--name",
-        default="",
-        help="the agent's name, the same at each start; default: made from the host's name",
-    )
-    add("--island", default="", help="the island to which it belongs; default: any that has room")
-    add("--host", type=int, default=-1, help="the host number that it asks for; default: any on its island")
-    add(
-        "--rank",
-        type=int,
-        default=-1,
-        help="instead of --host, its number within the island; default: TPU_WORKER_ID, if set",
-    )
-    add(
-        "--bind",
-        default="127.0.0.1:0",
-        metavar="ADDRESS:PORT",
-        help="where it listens for other hosts and clients",
-    )
-    add(
-        "--advertise",
-        default="",
-        metavar="ADDRESS[:PORT]",
-        help="where others reach it, if not at --bind: in a container, or with --bind 0.0.0.0:PORT",
-    )
-    add(
-        "--platform",
-        default="auto",
-        choices=PLATFORMS,
-        help="which devices: those that JAX finds, or `timed` ones, which only take time",
-    )
-    add("--devices", type=int, default=0, help="number of devices, for cpu and timed")
-    add("--hosts", type=int, default=1, help="for timed: number of hosts in this process")
-    add(
-        "--memory",
-        type=int,
-        default=0,
-        help="bytes of each device that programs may use; 0: what the platform reports",
-    )
-    add("--cache", default="", metavar="FOLDER", help="a folder that keeps compiled code between starts")
-    add(
-        "--checkpoints",
-        default="",
-        metavar="FOLDER",
-        help="a folder that all hosts see; clients may save and restore below it",
-    )
+    add = adder(found)
+    add("--controller", "where the controller listens", required=True, metavar="HOST:PORT")
+    add("--name", "the agent's name, the same at each start; default: made from the host's name")
+    add("--island", "the island to which it belongs; default: any that has room")
+    add("--host", "the host number that it asks for; default: any on its island", -1)
+    add("--rank", "instead of --host, its number within the island; default: TPU_WORKER_ID, if set", -1)
+    add("--bind", "where it listens for other hosts and clients", "127.0.0.1:0", metavar="ADDRESS:PORT")
+    advertise = "where others reach it, if not at --bind: in a container, or with --bind 0.0.0.0:PORT"
+    add("--advertise", advertise, metavar="ADDRESS[:PORT]")
+    which = "which devices: those that JAX finds, or `timed` ones, which only take time"
+    add("--platform", which, "auto", choices=PLATFORMS)
+    add("--devices", "number of devices, for cpu and timed", 0)
+    add("--hosts", "for timed: number of hosts in this process", 1)
+    add("--memory", "bytes of each device that programs may use; 0: what the platform reports", 0)
+    add("--cache", "a folder that keeps compiled code between starts", metavar="FOLDER")
+    shared = "a folder that all hosts see; clients may save and restore below it"
+    add("--checkpoints", shared, metavar="FOLDER")
     add_options(found)
-    add("--token-file", default="", help="a file with the cluster's token")
-    for each in ("ca", "cert", "key"):
-        add(f"--{each}", default="", help="PEM file, for mutual TLS")
-    add("--witness", type=Path, help=argparse.SUPPRESS)  # a folder: see `device_log`
-    add("--shift-clock", type=shifted, help=argparse.SUPPRESS)  # for tests: see `clock_sync`
-    add("--with-parent", action="store_true", help="end when the standard input closes")
-    add("--verbose", action="store_true", help="log what happens")
-    add(STARTED_OVER, action="store_true", help=argparse.SUPPRESS)
+    add("--token-file", "a file with the cluster's token")
+    add_process_options(add)
+    found.add_argument("--witness", type=Path, help=argparse.SUPPRESS)  # a folder: see `device_log`
+    found.add_argument("--shift-clock", type=shifted, help=argparse.SUPPRESS)  # for tests: see `clock_sync`
+    add(STARTED_OVER, argparse.SUPPRESS, False)
     return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     chosen = options().parse_args(words)
-    logging.basicConfig(
-        level=logging.INFO if chosen.verbose else logging.WARNING,
-        format="%(asctime)s %(name)s %(levelname)s %(message)s",
-    )
+    begin_log(chosen.verbose)
     signal.signal(signal.SIGTERM, _end_at_once)  # until `serve` has something to drain
     if chosen.with_parent:
         end_with_parent()
@@ -153,9 +115,7 @@ def _words(error: AccessRefused | CallError, controller: str) -> str:
             f"the controller at {controller} refused our credentials: {error}. Give --token-file, "
             "the cluster's token"
         )
-    if error.code in (
-        grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE
-    ):  # fmt: skip
+    if error.code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
         return (
             f"no controller answers at {controller}: is `seaway controller` running there, and is its port open to "
             f"this machine? (--controller HOST:PORT; with certificates: --ca, --cert, --key)"
@@ -221,9 +181,13 @@ def devices_of(chosen: argparse.Namespace) -> Devices:
         collect_rarely()
         return TimedDevices(chosen.devices or 1, chosen.memory)
     rules = rules_of(chosen)
-    from ..pjrt import PjrtDevices, checked
+    from ..pjrt import PjrtDevices
 
-    kind = PjrtDevices if rules is None else partial(checked.CheckedDevices, rules)
+    kind: Callable[..., Devices] = PjrtDevices
+    if rules is not None:
+        from ..sandbox import CheckedDevices
+
+        kind = partial(CheckedDevices, rules)
     collect_rarely()  # before there is a backend: when it is given up, its cycles must be found
     try:
         return kind(

@@ -31,8 +31,7 @@ RECENT = 256  # frames
 
 
 class DeviceLog:
-    """The recorder. `attach` it before the agent starts. The file is opened with the first line, which needs the
-    host's number."""
+    """`attach` it before the agent starts. The first line opens the file, when the host's number is known."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock = folder, threading.Lock()
@@ -86,8 +85,7 @@ class DeviceLog:
 
     def _wrote(self, write: Write) -> None:
         """Records a chunk that is written. After a lost connection or a gap, a link sends a message again as a new
-        frame with its old number, which is right. The same frame twice, or the same chunk under two numbers, is an
-        error."""
+        frame with its old number, which is right. A frame twice, or a chunk under two numbers, is an error."""
         packet = write.packet
         if isinstance(packet, Frame) and isinstance(packet.message, Chunk):
             repeated = any(packet is each for each in self._written)

@@ -67,8 +67,7 @@ class EndReports:
         return 0 if self._at_once else self._pacer.due(now) - now
 
     def tell_due(self) -> float | None:
-        """Tells what is due, in this thread, unless another one has the node. Returns the seconds until more is due;
-        None: nothing is left."""
+        """Tells what is due, here, unless another thread has the node. Returns the seconds until more is due."""
         if not self._said:
             return None
         with self._lock:

@@ -5,8 +5,7 @@
     mTLS                certificates, checked by gRPC on both ends
 
 Besides, hosts know each other and clients by *passes*: a keyed hash of the caller's name, made with a secret that
-only the controller and enrolled hosts have. So no client can act as another client, or as a host. Neighbours: `node`,
-`server`.
+only the controller and enrolled hosts have. So no client acts as another, or as a host. Neighbours: `node`, `server`.
 """
 
 from __future__ import annotations
@@ -121,8 +120,7 @@ class Access(msgspec.Struct, frozen=True):
 
 
 def read(token_file: str = "", ca: str = "", cert: str = "", key: str = "") -> Access:
-    """The access that the option's files describe. An empty file is refused, since the user meant it to protect the
-    cluster."""
+    """The access that the option's files describe. An empty file is refused: it was meant to protect."""
     try:
         token = _contents("token", token_file).decode().strip()
         return Access(token, _contents("ca", ca), _contents("cert", cert), _contents("key", key))
@@ -171,8 +169,7 @@ def advertised(bind: str, said: str) -> tuple[str, int]:
 
 
 def reached(address: str, controller: str) -> str:
-    """An address on the controller's machine as this process can reach it: "all addresses" becomes the one that we
-    know."""
+    """An address on the controller's machine, where "all addresses" becomes the one that we know."""
     host, _, port = address.rpartition(":")
     return f"{controller.rpartition(':')[0]}:{port}" if host in ANY else address
 

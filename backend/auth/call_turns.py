@@ -6,8 +6,7 @@ A controller works for its members in the same loop that answers calls from stra
 together get a share of its time (`SHARE`). The next call is from the host that has used the least CPU, and within
 that host from the connection that has used the least. At most `ROOM` calls wait. Beyond that, the last call of the
 host with the most waiting calls is refused, after a delay: a caller that is answered at once asks again at once. A
-call's message is read when it is its turn, so unread messages stay with their senders. A slow sender delays only
-calls of its own host.
+call's message is read when it is its turn, so unread messages stay with their senders. A slow one delays its own host.
 
 `CallTurns` decides and has no clock; `TurnGate` runs it in a loop. Neighbours: `calls`, `health`, `node`.
 """
@@ -68,8 +67,7 @@ class CallTurns(Generic[T]):
         return self._count
 
     def wait(self, host: str, address: str, item: T) -> T | None:
-        """Adds a waiting call. If there is no room, returns the call to refuse: this one, or the last of the
-        busiest host."""
+        """Adds a waiting call. Without room, returns the call to refuse: this one, or the busiest host's last."""
         queue = self._hosts.get(host)
         if queue is None:
             queue = self._hosts[host] = Queue(self._reached)
@@ -160,8 +158,7 @@ class TurnGate:
 
     @asynccontextmanager
     async def turn(self, address: str, strange: bool = False) -> AsyncIterator[CallTurn]:
-        """Waits for a turn. `strange`: the caller has sent no token, and competes only with other such callers.
-        Raises Busy."""
+        """Waits for a turn. Raises Busy. `strange`: the caller has no token, and competes only with such callers."""
         host = ("?" if strange else "") + host_of(address)
         await self._entered(host, address)
         turn = CallTurn(self, host, address)
@@ -214,9 +211,8 @@ class TurnGate:
             if not item.done():  # otherwise it has given up, and the next call gets the turn
                 self._inside += 1
                 item.set_result(True)
-        due = (
-            self._turns.ready_at(now, held) if self._inside < AT_ONCE else None
-        )  # otherwise the next call that leaves calls this again
+        # otherwise the next call that leaves calls this again
+        due = self._turns.ready_at(now, held) if self._inside < AT_ONCE else None
         if due is not None and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later((due - now) / 1e9, self._ring)
 

@@ -4,8 +4,7 @@
 
 A stranger can choose how often to call and from which address, and must not be able to fill a log or memory. A source
 is a kind of refusal and the host from which it comes. Its first refusal is logged at once; further ones are logged
-together, a second later. Beyond `SOURCES` sources, the rest share one line for each kind. So every refusal is counted
-in exactly one line.
+together, a second later. Beyond `SOURCES` sources, the rest share a line for each kind. Each refusal is in one line.
 """
 
 from __future__ import annotations
@@ -57,8 +56,7 @@ class RefusalLog:
         self._sources: dict[tuple[str, str], RefusalSource] = {}
 
     def note(self, kind: str, address: str, called: str, why: str, now: int) -> str | None:
-        """Counts a refusal; returns the line to log now. `address`: as gRPC writes it; `called`: the call, or the
-        stream."""
+        """Counts a refusal; returns the line to log now. `address`: as gRPC writes it; `called`: call or stream."""
         self.totals[kind] += 1
         host = host_of(address)
         source = self._sources.get((kind, host))

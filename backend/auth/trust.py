@@ -1,7 +1,7 @@
 """Whether an agent trusts its clients' code, and what untrusted code may be and use; with the options for both.
 
 This module does not import JAX, which reads the environment when it is imported. Neighbours: `agent_cli`,
-`pjrt.code_gate`, `seaway.cli`.
+`sandbox.code_gate`, `seaway.cli`.
 """
 
 from __future__ import annotations

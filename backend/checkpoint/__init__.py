@@ -9,8 +9,7 @@
     files       how a file is read that a stranger may have made, and written so that it lasts
 
 A step of a checkpoint is a zarr group, `folder/step/`, with one array for each leaf of the tree. It is written under
-another name, `step.partial-...`, and is renamed when all of it is on disk. This package knows no devices;
-`pjrt.checkpoints` does.
+another name, `step.partial-...`, and is renamed when all of it is on disk. `pjrt.checkpoints` knows devices.
 """
 
 from . import chunks, documents, folders, leftovers, zarrs

@@ -1,5 +1,4 @@
-"""A client's requests to hosts' file systems: the code of a computation that is no XLA program, and its first
-argument.
+"""A client's requests to hosts' file systems: the code of a computation that is no XLA program, and its argument.
 
     save     (request, arrays ...) -> token    write our part of these arrays
     commit   (request, tokens ...) -> token    all parts are written: make them a checkpoint
@@ -51,8 +50,7 @@ class ArrayEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class Document(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A request's code. `mesh`: of the slice that has the arrays. A commit lists the arrays of all slices, without
-    their split."""
+    """A request's code. `mesh`: of the arrays' slice. A commit lists those of all slices, without their split."""
 
     kind: Kind
     mesh: tuple[int, ...] = ()

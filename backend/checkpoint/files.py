@@ -23,9 +23,8 @@ from .documents import CheckpointError
 
 Array = np.ndarray[Any, Any]
 SUM = 4  # bytes of a checksum
-PIECE = (
-    256 << 10
-)  # bytes read and summed at a time: still in the cache, and no other thread waits long for a sum
+# bytes read and summed at a time: still in the cache, and no other thread waits long for a sum
+PIECE = 256 << 10
 LARGEST_DOCUMENT = 64 << 20  # bytes of a zarr.json
 READERS = 8  # threads that read: their caller waits for them
 WRITERS = 2  # ... that write, while steps go on in this process: more would delay those

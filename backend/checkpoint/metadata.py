@@ -2,8 +2,7 @@
 
 The group's attributes list the arrays, with the checksum of each chunk, and end with a digest of that list. So a chunk
 that has changed places with another, or is of another save, is found as well as one that is damaged. A list of an older
-Seaway has neither; its chunks have no checksums. A key of `jax.random` is two words of 32 bits, in a last dimension of
-their own.
+Seaway has neither; its chunks have no checksums. A key of `jax.random` is two words of 32 bits, in a last dimension.
 """
 
 from __future__ import annotations
@@ -103,8 +102,7 @@ class _ArrayDocument(msgspec.Struct):
 
 
 class ChunkLayout(NamedTuple):
-    """How an array lies in its files. `sums`: as the group lists them; "": it lists none. `summed`: whether files end
-    with a checksum."""
+    """How an array lies in its files. `sums`: the group's list, or "". `summed`: whether files end with a checksum."""
 
     name: str
     dtype: str

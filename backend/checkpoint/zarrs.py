@@ -82,8 +82,7 @@ def _settled(folder: Path, inner: Path) -> None:
 
 
 def _stopped(folder: Path, what: str, error: OSError) -> CheckpointError:
-    """If the files being written were removed, another host says why. The folder may exist again: other writers
-    create it anew."""
+    """If the files were removed, another host says why. Other writers may have created the folder anew."""
     gone = isinstance(error, FileNotFoundError) or not folder.is_dir()
     return (Discarded if gone else CheckpointError)(f"checkpoint {folder}: {what}{error.strerror}")
 
@@ -94,8 +93,7 @@ def _stopped(folder: Path, what: str, error: OSError) -> CheckpointError:
 def read(
     folder: Path, wanted: Sequence[tuple[ArrayEntry, Mapping[Index, Box]]]
 ) -> tuple[list[dict[Index, Array]], bool]:
-    """Reads boxes of arrays into memory, as shards; blocks. Returns also whether all that was read had checksums.
-    Raises CheckpointError."""
+    """Reads boxes of arrays into memory, as shards; and whether all had checksums. Blocks. Raises CheckpointError."""
     saved = saved_step(folder).arrays
     _check(folder, saved, [entry for entry, _ in wanted])
     layouts = [chunk_layout(folder, entry.name, saved[entry.name]) for entry, _ in wanted]

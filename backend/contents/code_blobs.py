@@ -12,8 +12,7 @@ InUse = Callable[[], Collection[str]]
 
 
 class Blobs:
-    """A bounded store of code. `in_use`: hashes that are never dropped, however old; None: nothing is ever
-    dropped."""
+    """A bounded store of code. `in_use`: hashes that are never dropped, however old; None: all of them."""
 
     def __init__(self, limit: int = LIMIT, in_use: InUse | None = None, lately: float = LATELY) -> None:
         self._all: dict[str, bytes] = {}

@@ -232,8 +232,7 @@ class _Incoming:
 
 
 class Sink:
-    """Takes the contents of one host's OpenRecv. A filled shard is never written to again, so the caller may keep
-    `shards`."""
+    """Takes the contents of one host's OpenRecv. A filled shard is never written to again: it may be kept."""
 
     def __init__(self, recv: e.OpenRecv, me: int, hosts: Hosts) -> None:
         if recv.target is None:
@@ -300,8 +299,7 @@ class Sink:
         return sum(piece.nbytes - piece.came for piece in self._pieces.values())
 
     def shards(self) -> dict[Index, Array]:
-        """This host's distinct shards, when all has come. Raises Overflow if a sparse exchange brought too many
-        rows."""
+        """This host's distinct shards, when all has come. Raises Overflow if too many rows came."""
         if self.missing:
             raise ContentsMismatch(f"transfer {self._transfer} ended, but {self.missing} bytes are missing")
         if not self.sparse:

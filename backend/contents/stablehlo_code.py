@@ -1,14 +1,13 @@
 """Code that is raw StableHLO with compile options, as blobs that travel by their hash; and what hosts say of it.
 
-A computation's code is what `jax.export` writes (see `pjrt.blobs`), or a `StableHLOCode`, whose first bytes say so. The
-host that has a program's first device answers the code's `question` with some bytes, which core passes on unread
-(`ProgramTold.about`):
+A computation's code is what `jax.export` writes (see `pjrt.code`), or a `StableHLOCode`, whose first bytes say so. The
+host that has a program's first device answers its `question`, unread by core (`ProgramTold.about`):
 
     question    program, options    answer
     ""          compiled            CompiledAbout: what one must know to run it
     "text"      compiled            the compiled program as text: `text_of`
     "costs"     compiled            a JSON object, what `cost_analysis` says: `costs_of`
-    "layout"    none                the layout that each input of the node has by default: `layouts_of`
+    "layout"    none                the layout that each input of the node has by default
     "platform"  none                PlatformAbout: the devices at the node's place
 
 An array of a program may be a *stack*: the shards of all devices, one after the other along the first dimension, as
@@ -21,7 +20,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -139,14 +138,6 @@ def compiled_about(about: bytes) -> CompiledAbout:
 
 def platform_about(about: bytes) -> PlatformAbout:
     return _decoded(about, PlatformAbout)
-
-
-def encode_layouts(layouts: Sequence[str]) -> bytes:
-    return msgspec.msgpack.encode(layouts)
-
-
-def layouts_of(about: bytes) -> tuple[str, ...]:
-    return _decoded(about, tuple[str, ...])
 
 
 def encode_costs(costs: Mapping[str, Any]) -> bytes:

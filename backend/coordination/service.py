@@ -1,11 +1,9 @@
 """JAX's coordination service as a process of its own, so that the death of a host does not end its island's others.
 
 `python -m backend.coordination.service --members N` prints the port where members meet (`meeting`) and serves
-until its standard input closes. JAX has no public way to run the service apart from member 0; only `serve` uses
-its internals.
+until its standard input closes. JAX has no public way to run the service apart from member 0; `serve` uses internals.
 
-Neither port checks tokens, and the service speaks plain gRPC (see docs/security.md): bind them to an address that
-only members can reach.
+Neither port checks tokens, and the service speaks plain gRPC (see docs/security.md): let only members reach them.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from typing import Any
 from ..process_title import show_as
 from .rendezvous import LONGEST, Rendezvous
 
-# heartbeats are off: core's leases tell which members are alive; see `pjrt.coordination_relay`
+# heartbeats are off: core's leases tell which members are alive; see `pjrt.world`
 FOREVER_S = 10**8
 SHUTDOWN_S = 1  # members leave at any time, and do not wait for each other
 

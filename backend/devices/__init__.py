@@ -1,7 +1,7 @@
 """The interface of an agent's devices, and an implementation that only takes time.
 
 interface   what an agent calls, and the events that devices post; the implementation for JAX is in `backend.pjrt`
-timed       devices that take the time they are told, without JAX;  alarms: timers that are finer than asyncio's
+timed       devices that take the time they are told, without JAX
 gang_times  when a host's gangs were enqueued and ended, kept there and fetched on request
 accelerators  what accelerators this machine has, before an agent has started
 """

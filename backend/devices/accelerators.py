@@ -1,7 +1,7 @@
 """What accelerators this machine has, by JAX, asked in a process of its own: a process that asks JAX holds them for as
 long as it lives. A session on this machine admits programs by their memory before its agent has started.
 
-Neighbours: `backend.pjrt.device_report`, which is that process; `seaway.sessions`, which asks.
+Neighbour: `seaway.sessions`, which asks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 from .interface import DeviceAbout
 
-REPORT = "backend.pjrt.device_report"
+REPORT = "import json; from backend.pjrt import WorldMembership; print(json.dumps(WorldMembership.about(0)))"
 PATIENCE_S = 60.0
 
 
@@ -22,7 +22,7 @@ def accelerators_here(platform: str) -> DeviceAbout | None:
     environment = os.environ | {"JAX_PLATFORMS": platform}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", REPORT],
+            [sys.executable, "-c", REPORT],
             env=environment,
             capture_output=True,
             timeout=PATIENCE_S,

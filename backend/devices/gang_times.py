@@ -140,8 +140,7 @@ class Taken(NamedTuple):
 
 
 def taken(host: int, found: call_messages.Stamped) -> list[Taken]:
-    """A host's gangs in the controller's time, without those whose time is unknown. Raises ValueError if the
-    answer is impossible."""
+    """A host's gangs whose time is known, in the controller's time. Raises ValueError for an impossible answer."""
     if len(found.records) % RECORD.size:
         raise ValueError(f"{len(found.records)} bytes are no records of gangs")
     readings = [Reading(*each) for each in _pairs(found.readings, 3)]

@@ -14,7 +14,8 @@ Methods are called under the node's lock, in the order of core's commands; each 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -29,34 +30,26 @@ Index = tuple[int, ...]  # of a shard: one number for each dimension
 Array = np.ndarray[Any, Any]
 
 
+@dataclass(frozen=True, slots=True)
 class WorldSpec:
     """The world of an island's epoch, and the rank under which a host joins it."""
 
-    __slots__ = ("address", "devices", "epoch", "hosts", "lease", "listen", "me")
-
-    def __init__(
-        self, epoch: int, address: str, hosts: Sequence[int], me: int, devices: Mapping[int, Sequence[int]],
-        *, listen: str = "127.0.0.1", lease: float = 10.0,
-    ) -> None:  # fmt: skip
-        self.epoch = epoch
-        self.address = address  # of the coordination service; "" if the host is the only member
-        self.hosts = tuple(hosts)  # members, in the order of their ranks
-        self.me = me  # this host
-        self.devices = dict(devices)  # host -> its devices' numbers in the cluster
-        self.listen = listen  # this machine's address at which other members reach it directly
-        self.lease = lease  # seconds without a sign of life after which a member counts as gone
+    epoch: int
+    address: str  # of the coordination service; "" if the host is the only member
+    hosts: Sequence[int]  # members, in the order of their ranks
+    me: int  # this host
+    devices: Mapping[int, Sequence[int]]  # host -> its devices' numbers in the cluster
+    listen: str = "127.0.0.1"  # this machine's address at which other members reach it directly
+    lease: float = 10.0  # seconds without a sign of life after which a member counts as gone
 
 
-class DeviceAbout:
+class DeviceAbout(NamedTuple):
     """How a host describes itself when it enrols."""
 
-    __slots__ = ("devices", "kind", "memory", "platform")
-
-    def __init__(self, platform: str, kind: str, devices: int, memory: int) -> None:
-        self.platform = platform  # "cpu", "cuda", "tpu", "timed"
-        self.kind = kind  # "TPU v4", "NVIDIA H200", ...
-        self.devices = devices
-        self.memory = memory  # bytes of each device that programs may use; 0: no limit
+    platform: str  # "cpu", "cuda", "tpu", "timed"
+    kind: str  # "TPU v4", "NVIDIA H200", ...
+    devices: int
+    memory: int  # bytes of each device that programs may use; 0: no limit
 
 
 class Devices(Protocol):
@@ -70,8 +63,7 @@ class Devices(Protocol):
 
     def reads(self, lent: LentReading, between: Callable[[], float | None]) -> int | None:
         """Reads the controller's stream in the thread that enqueues, whenever that has nothing to do; it calls
-        `between` after each piece of work, and again after so many seconds. Returns the thread's number; None: there
-        is no such thread."""
+        `between` after each piece of work, and again after so many seconds. Returns that thread's number."""
 
     def reform(self, command: e.Reform, world: WorldSpec) -> None: ...
 
@@ -79,8 +71,7 @@ class Devices(Protocol):
         """`blobs`: all code that the command names, by content hash."""
 
     def forget(self, plan: int) -> None:
-        """No later call names the plan. Nobody wants what is still to be compiled for it, but each `compile` is
-        answered."""
+        """No later call names the plan. Each `compile` is answered, though nobody wants its code any more."""
 
     def prepare(self, command: e.Prepare, plan: Plan) -> None: ...
 
@@ -110,11 +101,7 @@ class Devices(Protocol):
         """Takes in the complete contents of this host's shards of a buffer."""
 
     def spoil(self, buffer: int, reason: str) -> None:
-        """The contents for a buffer are unusable: gangs that read it run with placeholders, and end with this
-        reason."""
-
-    def usage(self) -> Mapping[str, int]:
-        """Figures for people: bytes in buffers, number of buffers, outstanding programs, ..."""
+        """A buffer's contents are unusable: gangs that read it run with placeholders, and end with this reason."""
 
     def close(self) -> None:
         """Ends threads and releases all resources."""

@@ -1,16 +1,19 @@
 """Devices that take the time they are told, to run the real control plane with hundreds of hosts on one machine.
 
 A gang takes `cost` nanoseconds on each of its devices, in the order of the launches, and waits for no peer. Contents
-are zeros of the right size. JAX is not used. Neighbours: `agent`; `interface`; `alarms`, because a loop's timers
-are up to a millisecond late.
+are zeros of the right size. JAX is not used. Neighbours: `agent`; `interface`. `Alarms` are for all
+of them, because a loop's timers are up to a millisecond late.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from heapq import heappop, heappush
+from itertools import count
 
 import numpy as np
 
@@ -19,9 +22,59 @@ from core.protocol import Blame
 from core.protocol import effects as e
 
 from ..streams import LentReading
-from .alarms import ALARMS
 from .gang_times import GangTimes
 from .interface import Array, DeviceAbout, Index, Post, WorldSpec
+
+
+class Alarms:
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Callable[[], object]]] = []
+        self._numbers = count()
+        self._changed = threading.Condition()
+        self._users = 0
+        self._thread: threading.Thread | None = None
+
+    def enter(self) -> None:
+        with self._changed:
+            self._users += 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="alarms", daemon=True)
+                self._thread.start()
+
+    def leave(self) -> None:
+        """Ends one use; the last one ends the thread."""
+        with self._changed:
+            self._users -= 1
+            if not self._users:
+                self._heap.clear()
+                self._thread = None
+                self._changed.notify()
+
+    def at(self, when: int, call: Callable[[], object]) -> None:
+        """Calls `call` at `when`, by time.monotonic_ns(), in the thread of the alarms; it must be short."""
+        with self._changed:
+            number = next(self._numbers)
+            heappush(self._heap, (when, number, call))
+            if self._heap[0][1] == number:
+                self._changed.notify()
+
+    def _run(self) -> None:
+        me = threading.current_thread()
+        while True:
+            with self._changed:
+                while self._thread is me and (wait := self._wait()) != 0:
+                    self._changed.wait(wait)
+                if self._thread is not me:
+                    return
+                *_, call = heappop(self._heap)
+            call()
+
+    def _wait(self) -> float | None:
+        """Seconds until the first call is due; None: there is none."""
+        return max(0.0, (self._heap[0][0] - time.monotonic_ns()) / 1e9) if self._heap else None
+
+
+ALARMS = Alarms()
 
 
 class TimedDevices:
@@ -82,8 +135,7 @@ class TimedDevices:
         ALARMS.at(end, partial(self._over, *about))
 
     def _over(self, seq: int, sizes: tuple[int, ...], run: int, enqueued: int, collective: bool) -> None:
-        """Ends a gang, in the thread of the alarms. An irregular gang reports as many rows as its outputs can
-        hold."""
+        """Ends a gang, in the thread of the alarms. An irregular one reports as many rows as its outputs hold."""
         if self._under_way.pop(seq, seq) is not None:
             return  # the gang was abandoned
         try:
@@ -136,9 +188,6 @@ class TimedDevices:
 
     def spoil(self, buffer: int, reason: str) -> None:
         pass
-
-    def usage(self) -> Mapping[str, int]:
-        return {"buffers": len(self._layouts), "under_way": len(self._under_way), "gangs": self.gangs}
 
     def close(self) -> None:
         self._under_way.clear()

@@ -2,7 +2,7 @@
 
     simulated   simulated devices                      server      sockets, and which devices are served
     cluster     a cluster's devices                    local       the devices of this process
-    programs    StableHLO, read in another process     session     one client: what it holds, what it asks
+    program_facts  programs as sessions speak of them      session     one client: what it holds, what it asks
     transport   gRPC over HTTP/2                       protocol    the messages
 
 An arrow goes down only: pyproject.toml has their order. All but `server` are without sockets and clocks.

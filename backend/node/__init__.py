@@ -10,6 +10,6 @@ traffic     counts messages and their contents
 from __future__ import annotations
 
 from . import calls
-from .calls import FULL, INVALID, SERVICE, CallError, Context, ask, message_of, new_server, refuse
+from .calls import FULL, INVALID, SERVICE, CallError, Context, RpcCaller, ask, new_server
 from .clock_sync import Clocks, HostClock, shifted
 from .node import NetworkNode

@@ -6,7 +6,8 @@ Their messages are in `backend.wire.call_messages`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
@@ -82,34 +83,24 @@ def _answering(
         return msgspec.msgpack.encode(await act(decoder.decode(data)))
 
     async def answer(_: object, context: Context) -> bytes:
-        shown, address = shown_in(context), refusals.address_of(context.peer())
+        shown, caller = shown_in(context), RpcCaller(context, name, refusals, gate)
         known = access.accepts(shown)
         try:
-            async with gate.turn(address, strange=not known) as turn:
+            async with caller.turn(strange=not known) as turn:
                 if not known:
-                    await refuse(
-                        refusals, context, address, "token", name, NO_TOKEN, grpc.StatusCode.UNAUTHENTICATED
-                    )
+                    await caller.refuse("token", NO_TOKEN, grpc.StatusCode.UNAUTHENTICATED)
                 if kind in MEETINGS:
                     if other := versions.refusal(shown):
-                        await refuse(refusals, context, address, "version", name, other, versions.OTHER)
+                        await caller.refuse("version", other, versions.OTHER)
                     await context.send_initial_metadata(versions.shown())
-                return await turn.of(worked(await message_of(turn, refusals, context, name)))
-        except Busy as busy:
-            await refuse(refusals, context, address, "busy", name, str(busy), FULL)
+                return await turn.of(worked(await caller.message(turn)))
         except CallError as wrong:
-            why = (
-                "pass"
-                if wrong.code == grpc.StatusCode.PERMISSION_DENIED
-                else "agent"
-                if kind is Enrol
-                else ""
-            )
-            await refuse(refusals, context, address, why, name, str(wrong), wrong.code)
+            why = "agent" if kind is Enrol else ""
+            if wrong.code == grpc.StatusCode.PERMISSION_DENIED:
+                why = "pass"
+            await caller.refuse(why, str(wrong), wrong.code)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            await refuse(
-                refusals, context, address, "malformed", name, f"this is no {name}: {error}", INVALID
-            )
+            await caller.refuse("malformed", f"this is no {name}: {error}", INVALID)
 
     return answer
 
@@ -118,36 +109,38 @@ def shown_in(context: Context) -> dict[str, str]:
     return {str(key): str(value) for key, value in context.invocation_metadata() or ()}
 
 
-async def message_of(turn: CallTurn, refusals: RefusalLogger, context: Context, called: str) -> bytes:
-    """The single message of a call. A message that is larger than gRPC allows never comes: the call just ends."""
-    try:
-        async with turn.reading(), asyncio.timeout(READING):
-            data = await context.read()
-    except TimeoutError:
-        await refuse(
-            refusals, context, turn.address, "malformed", called, f"no message came in {READING:g} s", INVALID
-        )
-    if data is grpc.aio.EOF:
-        why = f"it ended before its message: {LARGE}"
-        await refuse(refusals, context, turn.address, "oversized", called, why, FULL)
-    return bytes(data)
+class RpcCaller:
+    """Who makes a call (`called`), and how it is refused. gRPC forgets the caller's address with the call."""
 
+    def __init__(self, context: Context, called: str, refusals: RefusalLogger, gate: TurnGate) -> None:
+        self._context, self._called, self._refusals, self._gate = context, called, refusals, gate
+        self._address = refusals.address_of(context.peer())
 
-async def refuse(
-    refusals: RefusalLogger,
-    context: Context,
-    address: str,
-    kind: str,
-    called: str,
-    why: str,
-    code: grpc.StatusCode,
-) -> NoReturn:
-    """Refuses a call. `address`: the caller's, taken when the call began, since gRPC forgets it with the call.
-    `kind`: as in `refusal_log`; "" for an answer that the caller may have expected, which is not logged."""
-    if kind:
-        refusals.refuse(kind, address, called, why)
-    await context.abort(code, why)
-    raise AssertionError("abort raises")
+    @asynccontextmanager
+    async def turn(self, strange: bool = False) -> AsyncIterator[CallTurn]:
+        try:
+            async with self._gate.turn(self._address, strange=strange) as turn:
+                yield turn
+        except Busy as busy:
+            await self.refuse("busy", str(busy), FULL)
+
+    async def message(self, turn: CallTurn) -> bytes:
+        """The single message of a call. A message that is larger than gRPC allows never comes: the call just ends."""
+        try:
+            async with turn.reading(), asyncio.timeout(READING):
+                data = await self._context.read()
+        except TimeoutError:
+            await self.refuse("malformed", f"no message came in {READING:g} s", INVALID)
+        if data is grpc.aio.EOF:
+            await self.refuse("oversized", f"it ended before its message: {LARGE}", FULL)
+        return bytes(data)
+
+    async def refuse(self, kind: str, why: str, code: grpc.StatusCode) -> NoReturn:
+        """`kind`: as in `refusal_log`; "" for an answer that the caller may have expected, which is not logged."""
+        if kind:
+            self._refusals.refuse(kind, self._address, self._called, why)
+        await self._context.abort(code, why)
+        raise AssertionError("abort raises")
 
 
 class UnknownCall(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types of it
@@ -160,12 +153,8 @@ class UnknownCall(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no 
         called = str(details.method)
 
         async def answer(_: object, context: Context) -> bytes:
-            address = self._refusals.address_of(context.peer())
-            try:
-                async with self._gate.turn(address, strange=True):
-                    why, code = "there is no such call", grpc.StatusCode.UNIMPLEMENTED
-                    await refuse(self._refusals, context, address, "call", called, why, code)
-            except Busy as busy:
-                await refuse(self._refusals, context, address, "busy", called, str(busy), FULL)
+            caller = RpcCaller(context, called, self._refusals, self._gate)
+            async with caller.turn(strange=True):
+                await caller.refuse("call", "there is no such call", grpc.StatusCode.UNIMPLEMENTED)
 
         return grpc.stream_unary_rpc_method_handler(answer)

@@ -18,8 +18,7 @@ Deliver = Callable[[Any], bool]
 
 
 class LoopbackLane:
-    """One direction. `deliver` takes each parcel at the other end; it returns False if that node has a newer
-    connection."""
+    """One direction. `deliver` takes parcels at the other end. False: that node has a newer connection."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, deliver: Deliver) -> None:
         self._loop, self._deliver = loop, deliver

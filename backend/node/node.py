@@ -67,8 +67,7 @@ class Names(Protocol):
 
 class NetworkNode:
     """`perform` carries out commands that do not concern connections, under the lock. `contents` returns
-    the bytes of a chunk to send, or a function that reads them, which runs in a copying thread. `found` is told of
-    each new connection."""
+    the bytes of a chunk to send, or a function that reads them, in a copying thread. `found` hears of connections."""
 
     def __init__(
         self, endpoint: Endpoint, perform: Callable[[Any], None], names: Names, *, access: Access,
@@ -401,8 +400,7 @@ class NetworkNode:
         return True
 
     def _arrived(self, peer: int, connection: Connection) -> None:
-        """Takes the frames that have come. A talkative peer takes at most SLICE of the loop, or one frame: then
-        others have a turn."""
+        """Takes the frames that have come. After SLICE, or one frame that takes longer, others have a turn."""
         begun, number, nbytes = time.monotonic_ns(), 0, 0
         me = threading.get_ident()
         self._readers.add(me)

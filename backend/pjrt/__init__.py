@@ -1,17 +1,17 @@
-"""Real devices through JAX's PJRT: an agent drives `PjrtDevices`. Importing it imports JAX: set JAX's environment
-first.
+"""Real devices through JAX's PJRT: an agent drives `PjrtDevices`. It imports JAX: set JAX's environment first.
 
-Modules: `pjrt_devices` (which thread does what); `world` (collective worlds, joined and left) and `gloo` (their
-connections), `compiled_codes` (all code), `launchable_code` and `blobs` (code that `jax.export` wrote),
-`stablehlo_codes`, `stablehlo_launchable`, `stablehlo_reading` and `stablehlo_executables` (raw StableHLO),
-`executable_cache`, `launcher` (enqueues gangs in order), `completions` (waits for them in order), `store` and
-`device_arrays` (buffers), `rows` (sparse exchanges), `jax_errors`, `worker_thread` and `compile_threads` (threads).
-For clients that are not trusted: `checked` (the same devices behind a gate), `code_gate`, `checker_process`,
-`checker_pipes` and `checker` (a child process), `inspection` and `targets`, `verdicts`.
+pjrt_devices    which thread does what
+world, gloo     collective worlds, joined and left; their connections
+code            clients' code, compiled
+launcher        enqueues gangs in order; completions waits for them in order; checkpoints: gangs that read and write
+store           buffers (stored_buffers, device_arrays); rows: sparse exchanges
+jax_errors      whose fault an error is
+worker_thread   threads that do one thing after another
+
+Neighbours: `sandbox`, the same devices behind a gate, for clients that are not trusted.
 """
 
-from . import checked, checker_pipes, inspection, stablehlo_executables, stablehlo_reading
-from .checker_process import TRIES, CheckerChild, Died, Late, NotStarted
-from .launchable_code import wake_lapack
+from . import jax_errors
+from .jax_errors import CompilerFault
 from .pjrt_devices import PjrtDevices
-from .stablehlo_reading import ArrayFacts, MainFacts
+from .world import WorldMembership, in_order

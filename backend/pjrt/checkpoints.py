@@ -1,5 +1,4 @@
-"""Checkpoints as gangs: they are launched in order like others, but files are written and read in threads of their
-own.
+"""Checkpoints as gangs: they are launched in order like others, but files are written and read in other threads.
 
     enqueueing thread   notes the arrays that are to be saved; copies to the devices what has been read
     a thread per gang   waits for the arrays, copies them to host memory, writes, reads; then Finished
@@ -7,8 +6,7 @@ own.
 The arrays of a save are held until they are copied. Meanwhile a gang that would take over such an array (donation)
 takes new memory instead; if there is none, it waits for the copy. Two saves are copied and written at a time; further
 ones wait, and hold their arrays. These gangs finish out of order. That is safe: all of them are irregular, so gangs
-that read their outputs enter only after they have ended. Neighbours: `launcher`, `store`, `completions`,
-`checkpoint`.
+that read their outputs enter only after they have ended. Neighbours: `launcher`, `store`, `completions`.
 """
 
 from __future__ import annotations
@@ -75,8 +73,7 @@ class StopSaving(Exception):
 
 
 class Checkpoints:
-    """Runs checkpoint gangs. `root`: the folder below which clients may write; None: nowhere. `memory`: bytes of each
-    device; 0: unknown."""
+    """`root`: the folder below which clients may write; None: nowhere. `memory`: bytes of each device; 0: unknown."""
 
     def __init__(
         self, world: WorldMembership, line: WorkerThread, store: Store, completions: Completions,
@@ -147,8 +144,7 @@ class Checkpoints:
 
     def may_take(self, seq: int, buffers: Iterable[int]) -> bool:
         """Whether a gang may take over these buffers. A buffer that is being saved may not be taken: the gang gets
-        new memory instead. If there is none, this waits until the buffer is copied; all gangs that make it have
-        been launched before."""
+        new memory instead. If there is none, this waits until the buffer is copied; its makers were launched before."""
         if not self._held:
             return True
         mine = list(buffers)

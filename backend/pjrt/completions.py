@@ -51,8 +51,7 @@ class Flight:
 
 
 class Completions:
-    """`pack(buffer, rows)` is called when an output's size is known; rows are those of its largest shard. `stamps`
-    records when gangs ended."""
+    """`pack(buffer, rows)` is told the rows of an output's largest shard. `stamps` records when gangs ended."""
 
     def __init__(
         self,

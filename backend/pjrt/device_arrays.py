@@ -31,8 +31,7 @@ def own_shards(world: WorldMembership, layout: Layout) -> dict[Index, list[int]]
 
 
 def to_devices(world: WorldMembership, layout: Layout, shards: Mapping[Index, Array]) -> Any:
-    """An array made of shards, which may not be written to any more: CPU devices use aligned memory without a
-    copy."""
+    """An array of shards, which may not be written to any more: CPU devices use aligned memory as it is."""
     if layout.dtype == KEYS:
         return _keys_to_devices(world, layout, shards)
     sizes = Shards(layout).size
@@ -108,9 +107,8 @@ def of_literal(world: WorldMembership, layout: Layout, literal: bytes) -> Any:
         raise shard_io.ContentsMismatch(
             f"a literal has {len(literal)} bytes, but {layout.dtype}{list(layout.shape)} has {wanted}"
         )
-    whole = (
-        np.frombuffer(literal, dtype).reshape(layout.shape).copy()
-    )  # it may be donated: `literal` is not ours
+    # it may be donated: `literal` is not ours
+    whole = np.frombuffer(literal, dtype).reshape(layout.shape).copy()
     if layout.dtype == KEYS:
         return to_devices(world, layout, shard_io.cut(layout, whole))
     return jax.make_array_from_callback(layout.shape, world.sharding(layout), whole.__getitem__)

@@ -53,9 +53,8 @@ class GlooConnections:
 
     def __init__(self, address: str, lease: float, pairs: int) -> None:
         self._address, self._lease, self._pairs = address, lease, pairs
-        self._answered = self._answers = (
-            0  # connections that were made in the place of members, and are to be
-        )
+        # connections that were made in the place of members, and are to be
+        self._answered = self._answers = 0
         self._awaited: Collection[object] = ()
         self._mine = ""  # this host's listener; "" if there is none
         self._members: frozenset[str] = frozenset()  # those of all hosts

@@ -13,11 +13,9 @@ import re
 from core.protocol import Blame
 
 log = logging.getLogger("seaway.pjrt")
-JAX_OWN = (
-    "XlaRuntimeError",
-    "JaxRuntimeError",
-)  # JAX's exceptions that add nothing to their texts; nor do ours
+JAX_OWN = ("XlaRuntimeError", "JaxRuntimeError")  # these add nothing to their texts; nor do ours
 LONGEST = 2000  # characters; a compiler's error can be much longer
+SHORT = 300  # characters of an error text that is quoted within another
 
 PEERS = re.compile(
     r"gloo|nccl|rendezvous|connection (reset|closed|refused|timed out)|socket closed|peer|heartbeat"
@@ -63,6 +61,11 @@ def text_of(error: BaseException) -> str:
     if not ours and named not in JAX_OWN and named not in text:
         text = f"{named}: {text}"
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text)} characters in all)"
+
+
+def short(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= SHORT else f"{text[:SHORT]} ..."
 
 
 def _of_gloo(text: str) -> str:

@@ -19,9 +19,8 @@ from core.protocol import effects as e
 
 from . import jax_errors
 from .checkpoints import Checkpoints
-from .compiled_codes import Codes
+from .code import Codes, LaunchableCode
 from .completions import Completions, Flight
-from .launchable_code import LaunchableCode
 from .store import Store
 from .stored_buffers import OutputRow, StoredBuffer, StoredOutputs
 
@@ -37,7 +36,6 @@ class Launcher:
         self._checkpoints = checkpoints
         self._failed = -1  # the launch that failed
         self._held: list[tuple[e.Launch, Plan]] = []
-        self.launched = 0
 
     @property
     def held(self) -> int:
@@ -85,7 +83,6 @@ class Launcher:
             else:
                 self._fail(command, plan, gang, blame)
             return
-        self.launched += 1
         self._enqueued(command, plan, gang, code, outputs, token, missing, begun)
 
     def _enqueued(

@@ -7,8 +7,7 @@
                                 copying thread      spills, counts of rows
                                 others              checkpoints
 
-Every method returns at once; the enqueueing thread works in the order of core's commands. The agent sets `hosts`,
-`failed` and `post`.
+Every method returns at once; the enqueueing thread works in the order of core's commands.
 """
 
 from __future__ import annotations
@@ -30,13 +29,11 @@ from ..devices import Array, DeviceAbout, GangTimes, Index, Post, WorldSpec
 from ..streams import LentReading
 from . import device_arrays, jax_errors, rows
 from .checkpoints import Checkpoints
-from .compile_threads import CompileJob, CompileThreads
-from .compiled_codes import Codes
+from .code import Codes, CompileJob, CompileThreads
 from .completions import Completions
-from .enqueue_thread import EnqueueThread
 from .launcher import Launcher
 from .store import MissingBuffer, Store, ready
-from .worker_thread import WorkerThread
+from .worker_thread import EnqueueThread, WorkerThread
 from .world import NotJoined, WorldMembership
 
 OVERTAKEN_S = 5.0  # seconds to stop joining a world that is over, before the process restarts
@@ -84,21 +81,6 @@ class PjrtDevices:
         self._line.reads(lent, between)
         return self._line.ident
 
-    def usage(self) -> Mapping[str, int]:
-        store = self._store
-        return {
-            "buffers": len(store),
-            "bytes": max(store.bytes.values(), default=0),
-            "peak_bytes": store.peak,
-            "spilled_bytes": store.spilled,
-            "outstanding": self._completions.outstanding,
-            "held": self._launcher.held,
-            "launched": self._launcher.launched,
-            "codes": len(self._codes),
-            "compiled": self._codes.compiled,
-            "checkpoints": len(self._checkpoints),
-        }
-
     def close(self) -> None:
         """Ends threads. What is enqueued runs to its end, without a report."""
         self.post = lambda event: None
@@ -136,8 +118,7 @@ class PjrtDevices:
         self._line.do(self._launcher.launch, command, plan)
 
     def abandon(self, seqs: Sequence[int]) -> None:
-        """Abandons at once, since the enqueueing thread may wait for room that only this makes; and once more in
-        order."""
+        """At once, since the enqueueing thread may wait for room that only this makes; and once more in order."""
         self._completions.abandon(seqs)
         self._checkpoints.abandon(seqs)
         self._line.do(self._launcher.abandon, tuple(seqs))
@@ -166,8 +147,6 @@ class PjrtDevices:
         self._line.do(self._store.fill, buffer, layout, shards)
 
     def spoil(self, buffer: int, reason: str) -> None:
-        """The contents for a buffer are unusable: gangs that read it run with placeholders, and end with this
-        reason."""
         self._line.do(self._store.spoil, buffer, reason)
 
     def spill(self, command: e.SpillBuffer) -> None:

@@ -33,7 +33,6 @@ class Store:
         self._together: RangeTable[StoredOutputs] = RangeTable()
         self._lock = threading.RLock()  # of these two, where several may be taken apart
         self.bytes: dict[int, int] = {}  # by device, in buffers
-        self.peak = 0
         self.spilled = 0
 
     def __len__(self) -> int:
@@ -288,7 +287,6 @@ class Store:
         """So many more bytes are on each device of this place."""
         for device in self._world.here(place):
             self.bytes[device] = self.bytes.get(device, 0) + nbytes
-            self.peak = max(self.peak, self.bytes[device])
 
 
 def is_there(array: Any) -> bool:

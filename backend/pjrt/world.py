@@ -4,8 +4,7 @@ JAX has one backend in a process, and a world is a property of the backend. To c
 backend with all its arrays and compiled code, and makes another; `store` copies arrays to host memory before.
 
 A host that is the only member has no world to join. JAX has no public way to join a coordination service elsewhere
-without member 0 starting another, so `_connect` uses JAX's internals; `tests/backend/pjrt/test_pjrt_worlds.py` shows
-when that breaks.
+without member 0 starting another, so `_connect` uses JAX's internals; a test shows when that breaks.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import gc
 import importlib
 import logging
+import socket
 import threading
 import time
 import weakref
@@ -30,7 +30,6 @@ from core.model import Layout, Place, canonical, virtual_index
 from ..coordination import Overtaken, RendezvousMember
 from ..devices import DeviceAbout, WorldSpec
 from . import jax_errors
-from .coordination_relay import FOREVER_S, CoordinationRelay
 from .gloo import GlooConnections
 
 log = logging.getLogger("seaway.pjrt")
@@ -64,9 +63,8 @@ class WorldMembership:
         self._numbers: dict[Device, int] = {}
         self._shardings: dict[Layout, Sharding] = {}
         self._here: dict[Place, tuple[int, ...]] = {}
-        self._shield: CoordinationRelay | None = (
-            None  # of the collective world of which this process is a member
-        )
+        # of the collective world of which this process is a member
+        self._shield: CoordinationRelay | None = None
         self._meeting: _Meeting | None = None
         self._gloo: GlooConnections | None = None
         self._wanted = -1  # the newest epoch
@@ -150,8 +148,7 @@ class WorldMembership:
         threading.Thread(target=run, args=arguments, name="left behind", daemon=True).start()
 
     def _watch(self, backend: weakref.ref[Any]) -> None:
-        """Sweeps until a backend is gone. What ends with a world (compilations, copies, saves) fills JAX's caches
-        again."""
+        """Sweeps until a backend is gone: what ends with a world (copies, saves) fills JAX's caches again."""
 
         def run() -> None:
             told, pause, began = False, 1.0, time.monotonic()
@@ -246,8 +243,7 @@ class WorldMembership:
         return all(device in self.devices for device in layout.place.devices())
 
     def sharding(self, layout: Layout) -> Any:
-        """A layout's sharding; layouts that put the same on each device share one object, so that arrays fit all
-        of them."""
+        """A layout's sharding: one object for all layouts that put the same on each device."""
         found = self._shardings.get(layout)
         if found is None:
             plain = canonical(layout)
@@ -270,8 +266,7 @@ def _auto(axes: int) -> tuple[AxisType, ...]:
 
 
 def in_order(devices: Iterable[Device]) -> list[Device]:
-    """A host's devices in the cluster's order: row by row if they have coordinates (TPU), otherwise in JAX's
-    order."""
+    """A host's devices in the cluster's order: row by row if they have coordinates (TPU), else in JAX's order."""
 
     def key(device: Device) -> tuple[Any, ...]:
         coordinates = tuple(getattr(device, "coords", None) or ())
@@ -296,8 +291,7 @@ def _by_number(world: WorldSpec) -> dict[int, Device]:
 
 
 def _processes(world: WorldSpec) -> Sequence[int]:
-    """JAX's process index of each member. A TPU slice numbers its hosts itself, whatever their ranks; so each
-    tells its index."""
+    """JAX's process index of each member. A TPU slice numbers its hosts itself, so each tells its index."""
     if jax.default_backend() != "tpu":
         return range(len(world.hosts))
     client = _state().client
@@ -408,3 +402,63 @@ def _say_goodbye(client: Any) -> None:
         client.shutdown()
     except Exception as error:  # the service and other members may be gone
         log.info("left a world that had ended: %s", error)
+
+
+# --- a relay to the coordination service ---------------------------------------------------------------------------
+
+FOREVER_S = 10**8  # three years
+DIAL_S = 10.0
+PORTION = 1 << 16
+
+
+class CoordinationRelay:
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._service = (host.strip("[]"), int(port))
+        self._lock = threading.Lock()
+        self._ended = False
+        self._open: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, name="shield", daemon=True).start()
+
+    def close(self) -> None:
+        """Closes all connections; call it after JAX has disconnected."""
+        with self._lock:
+            self._ended = True
+            ends, self._open = [self._listener, *self._open], []
+        for end in ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                from_jax, _ = self._listener.accept()
+            except OSError:
+                return
+            if not self._keep(from_jax):
+                return
+            try:
+                to_service = socket.create_connection(self._service, DIAL_S)
+            except OSError:
+                continue  # stay open and silent
+            to_service.settimeout(None)
+            if self._keep(to_service):
+                for ends in ((from_jax, to_service), (to_service, from_jax)):
+                    threading.Thread(target=_pass_on, args=ends, name="shield", daemon=True).start()
+
+    def _keep(self, end: socket.socket) -> bool:
+        with self._lock:
+            if not self._ended:
+                self._open.append(end)
+                return True
+        end.close()
+        return False
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while portion := source.recv(PORTION):
+            target.sendall(portion)

@@ -6,14 +6,14 @@ registry        agents that enrol, and their host numbers
 state_folder    state for the controller's next start;  eventlogs: its event log in a file
 world_services  a coordination process for each epoch of an island
 policy_loading  a policy by name, `module:NAME` or `FILE.py:NAME`
-cluster_status  islands, clients and queues as plain data;  live_look: the same for those who look again and again
+cluster_status  islands, clients and queues as plain data; the same for those who look again and again
 """
 
 from __future__ import annotations
 
 from . import controller_cli, eventlogs
+from .cluster_status import looked
 from .eventlogs import Recording, machine_of, read
-from .live_look import looked
 from .policy_loading import HELP, policy_from
 from .server import Server
 from .state_folder import HeldFolder

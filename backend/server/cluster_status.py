@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from core.controller import ClientView, Stall
+from core.controller import ClientView, Stall, live_view
 from core.model import spans
+from core.record import HostLine, LiveLook, Look, increment
 
 if TYPE_CHECKING:
     from core.controller import ClientView, IslandView, KeptDevices
@@ -115,3 +116,32 @@ def _client(view: ClientView) -> dict[str, Any]:
         "programs": view.programs,
         "runs": len(view.runs),
     }
+
+
+# --- for those who look again and again ----------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+    from .server import Server
+
+MOST = 100_000  # rows of a table in one answer
+SAID = 10  # of the controller's words
+
+
+def looked(server: Server, request: Look) -> LiveLook:
+    cursor = request.cursor_of(server.identity, MOST)
+    connected = [host for host in range(server.cluster.hosts) if server.node.connected(host)]
+    lost = server.unrecorded()
+    return LiveLook(
+        server.identity, server.began, server.node.now(), live_view(server.controller), increment(server.trace, cursor),
+        spans.of(connected), _hosts(server) if request.hosts else (), tuple(server.told[-SAID:]),
+        (lost,) if lost else (),
+    )  # fmt: skip
+
+
+def _hosts(server: Server) -> tuple[HostLine, ...]:
+    agents, found = server.enrolment.agents(), []
+    for host in range(server.cluster.hosts):
+        agent, clock = agents.get(host), server.clocks.of(host) if server.node.connected(host) else None
+        name, address = (agent.name, agent.address) if agent is not None else ("", "")
+        found.append(HostLine(name, address, **(clock or {})))
+    return tuple(found)

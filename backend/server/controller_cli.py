@@ -26,7 +26,7 @@ from core.controller import ON_DEVICES, Bounds, Config
 from core.model import SIMULATED_KEYS, Cluster, Impossible, small, table_of
 from core.record import Trace
 
-from ..admin import end_with_parent, metrics
+from ..admin import add_process_options, adder, begin_log, end_with_parent, metrics
 from ..auth import AccessRefused, read
 from ..contents import LIMIT
 from ..plain_files import plain_bytes
@@ -48,20 +48,16 @@ HARD = 600.0  # seconds: a first step can take long, and how long is unknown
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     """What `seaway up` takes, too."""
-    add = parser.add_argument
-    add("--cluster", default="", metavar="FILE", help="a TOML file with the cluster's islands; or give:")
-    add("--islands", type=int, default=1, help="number of islands (1)")
-    add("--hosts", type=int, default=1, help="hosts of each island (1)")
-    add("--devices-per-host", type=int, default=1, help="devices of each host (1)")
-    add("--policy", default="fifo", help=HELP)
-    add("--window", type=int, default=Config().window, help="gangs enqueued ahead on a device (%(default)s)")
-    add("--token-file", default="", help="a file with the cluster's token")
-    add(
-        "--metrics-port",
-        default="",
-        metavar="[ADDRESS:]PORT",
-        help="serve figures for Prometheus; only to this machine, unless an address is given",
-    )
+    add = adder(parser)
+    add("--cluster", "a TOML file with the cluster's islands; or give:", metavar="FILE")
+    add("--islands", "number of islands (1)", 1)
+    add("--hosts", "hosts of each island (1)", 1)
+    add("--devices-per-host", "devices of each host (1)", 1)
+    add("--policy", HELP, "fifo")
+    add("--window", "gangs enqueued ahead on a device (%(default)s)", Config().window)
+    add("--token-file", "a file with the cluster's token")
+    figures = "serve figures for Prometheus; only to this machine, unless an address is given"
+    add("--metrics-port", figures, metavar="[ADDRESS:]PORT")
 
 
 def options() -> argparse.ArgumentParser:
@@ -69,66 +65,33 @@ def options() -> argparse.ArgumentParser:
         prog="seaway controller", description="The one controller of a Seaway cluster."
     )
     add_cluster_options(found)
-    add = found.add_argument
-    add(
-        "--bind",
-        default="127.0.0.1:29000",
-        metavar="ADDRESS:PORT",
-        help="where to listen; port 0: any free port (%(default)s)",
+    add = adder(found)
+    where = "where to listen; port 0: any free port (%(default)s)"
+    add("--bind", where, "127.0.0.1:29000", metavar="ADDRESS:PORT")
+    add("--fanout", "hosts to which a process writes (%(default)s)", Config().fanout)
+    add("--lease", "seconds of silence after which a process counts as gone (%(default)s)", LEASE / 1e9)
+    add("--state", "keeps state for later starts; default: keep none", metavar="FOLDER")
+    anew = "begin anew with this --state: agents enrol again, and lose their arrays; clients' sessions end"
+    add("--forget", anew, False)
+    records = "a new file that records all events of the controller, for `seaway replay`"
+    add("--record", records, metavar="FILE")
+    add_process_options(add)
+    bound = "a step is given up when it takes this much longer than its stated cost (%(default)g)"
+    add("--hard-bound", bound, HARD, metavar="SECONDS")
+    code = (
+        "most clients' code that is kept, here and in --state; the oldest unused code is dropped; 0: no limit "
+        "(%(default)s)"
     )
-    add("--fanout", type=int, default=Config().fanout, help="hosts to which a process writes (%(default)s)")
-    add(
-        "--lease",
-        type=float,
-        default=LEASE / 1e9,
-        help="seconds of silence after which a process counts as gone (%(default)s)",
-    )
-    add("--state", default="", metavar="FOLDER", help="keeps state for later starts; default: keep none")
-    add(
-        "--forget",
-        action="store_true",
-        help="begin anew with this --state: agents enrol again, and lose their arrays; clients' sessions end",
-    )
-    add(
-        "--record",
-        default="",
-        metavar="FILE",
-        help="a new file that records all events of the controller, for `seaway replay`",
-    )
-    for each in ("ca", "cert", "key"):
-        add(f"--{each}", default="", help="PEM file, for mutual TLS")
-    add("--with-parent", action="store_true", help="end when the standard input closes")
-    add(
-        "--hard-bound",
-        type=float,
-        default=HARD,
-        metavar="SECONDS",
-        help="a step is given up when it takes this much longer than its stated cost (%(default)g)",
-    )
-    add(
-        "--code-limit",
-        type=int,
-        default=LIMIT >> 20,
-        metavar="MIB",
-        help="most clients' code that is kept, here and in --state; the oldest unused code is dropped; 0: no limit "
-        "(%(default)s)",
-    )
-    add(
-        "--trace-limit",
-        type=int,
-        default=TRACE,
-        metavar="MIB",
-        help="most memory of the trace; beyond it, the oldest runs are dropped; 0: no limit (%(default)s)",
-    )
-    add("--verbose", action="store_true", help="log what happens")
+    add("--code-limit", code, LIMIT >> 20, metavar="MIB")
+    trace = "most memory of the trace; beyond it, the oldest runs are dropped; 0: no limit (%(default)s)"
+    add("--trace-limit", trace, TRACE, metavar="MIB")
     return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     chosen = options().parse_args(words)
-    level = logging.INFO if chosen.verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    begin_log(chosen.verbose)
     if chosen.with_parent:
         end_with_parent(in_order=ORDERLY)
     try:

@@ -143,8 +143,7 @@ def _free_name(path: Path) -> str:
 
 @contextmanager
 def _path_with(folder: str) -> Iterator[None]:
-    """Puts this folder first on the path for one import, as for a program that Python runs there. "": the current
-    one."""
+    """Puts this folder ("": the current one) first on the path, as for a program that Python runs there."""
     importlib.invalidate_caches()
     sys.path.insert(0, folder)
     try:

@@ -1,5 +1,4 @@
-"""The controller as a process: core's machine on a node. It enrols hosts, keeps code, forms worlds, and answers
-calls.
+"""The controller as a process: core's machine on a node. It enrols hosts, keeps code, forms worlds, answers calls.
 
     agents --Enrol--> Enrolment (host numbers)            clients --About, Keep--> blobs
     streams <--> Node <--> core.controller --FormWorld--> worlds --> coordination processes
@@ -25,7 +24,6 @@ from core.link import for_controller
 from core.model import Cluster
 from core.protocol import effects as e
 from core.protocol import messages as m
-from core.protocol import peers
 from core.record import Look, Trace
 from core.schedule.policy import Fifo, Policy
 
@@ -36,9 +34,8 @@ from ..devices import gang_times
 from ..node import CallError, Clocks, NetworkNode, calls, new_server
 from ..streams import GrpcPipe, Listener
 from ..wire import Address, Pass, call_messages, versions
-from .cluster_status import status_of
+from .cluster_status import looked, status_of
 from .eventlogs import Recording
-from .live_look import looked
 from .registry import Enrolment
 from .state_folder import CodeFolder, Known, new_start
 from .world_services import WorldServices
@@ -98,8 +95,7 @@ class Server:
     """The controller's process; use it within an asyncio loop.
 
     `bind`: where to listen; "127.0.0.1:0" is any free port, for this machine only. `kept`: a folder for state that a
-    later start needs. `code`: most bytes of code that it keeps. `record`: a file for all events of the controller.
-    `starts`: see core's controller.
+    later start needs. `code`: most bytes of code that it keeps. `record`: a file for all events. `starts`: see core's.
     """
 
     def __init__(
@@ -339,6 +335,3 @@ class Server:
     def ready(self) -> bool:
         """Whether all islands run."""
         return all(island.phase == "running" for island in self.controller.snapshot().islands)
-
-    def is_client(self, peer: int) -> bool:
-        return peers.is_client(peer) or peer >= self.cluster.hosts

@@ -80,7 +80,3 @@ class WorldServices:
             reason = f"its coordination process has died. {child.tail()}".strip()
             self._children.end(child)
             self._post(e.WorldFailed(command.island, command.epoch, Blame("world", reason)))
-
-    @property
-    def running(self) -> int:
-        return sum(child.alive for services in self._services.values() for child in services.values())

@@ -292,9 +292,8 @@ class Connection:
         if self.over.is_set():
             return
         known, self._closed, self.hung = self._closed, True, True
-        self.resting = (
-            False  # what is left is not taken any more: a thread that read on for it would never let go
-        )
+        # what is left is not taken any more: a thread that read on for it would never let go
+        self.resting = False
         if threading.get_ident() != self._thread:
             if not known:
                 self._loop.call_soon_threadsafe(self.close, why)
@@ -315,8 +314,7 @@ class Connection:
 
 
 async def read_out(loop: asyncio.AbstractEventLoop, sock: socket.socket, seconds: float) -> None:
-    """Reads and forgets what the other end still sends: if a connection is closed while bytes are unread, the other end
-    loses our last words."""
+    """Reads and forgets what the other end still sends: it loses our last words if bytes are unread at the close."""
     left = 2 * framing.MESSAGE
     with suppress(OSError):
         async with asyncio.timeout(seconds):

@@ -37,8 +37,7 @@ class StreamRefused(Exception):
 async def dial(
     address: str, access: Access, name: str, proof: str, *, asks: str = "", called: str = "", within: float = DIALLING
 ) -> Connection:  # fmt: skip
-    """Opens a stream. Raises StreamRefused, or OSError if nobody answers in so many seconds (TimeoutError,
-    ssl.SSLError)."""
+    """Opens a stream. Raises StreamRefused, or OSError if nobody answers in so many seconds."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(within):
         sock = await connected(loop, address)

@@ -5,7 +5,7 @@
 
 So a message wakes one thread and not two, and a thread that computes for long keeps nobody from reading: heartbeats, or
 that its work is to be abandoned. The thread never waits for the node's lock with work on its hands, since who has the
-lock may wait for that work. Neighbours: `connection`; `pjrt.enqueue_thread`, which reads.
+lock may wait for that work. Neighbours: `connection`; `pjrt.worker_thread`, which reads.
 """
 
 from __future__ import annotations
@@ -132,9 +132,8 @@ class LentReading:
                 self._connection.go_on()
         self._looked()
         self._quiet += 1
-        self._looks = (
-            self._quiet <= QUIET
-        )  # first; then the thread that begins now asks for a look, or is seen here
+        # first; then the thread that begins now asks for a look, or is seen here
+        self._looks = self._quiet <= QUIET
         if self._busy or self._looks:
             self._looks = True
             self._loop.call_later(EVERY, self._look)

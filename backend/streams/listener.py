@@ -71,8 +71,7 @@ class Listener:
     # --- life -------------------------------------------------------------------------------------------------
 
     def open(self, address: str) -> str:
-        """Takes this address; returns it, with the port that was opened. Callers wait until `start`. Raises
-        AccessRefused."""
+        """Takes this address; returns it, with its port. Callers wait until `start`. Raises AccessRefused."""
         self.access.may_bind(address)
         if self.access.tls:
             check(self.access)
@@ -239,8 +238,7 @@ class Listener:
             self._accept(peer, connection)
 
     async def _admitted(self, opening: Opening, connection: Connection) -> int | None:
-        """The peer that calls, when it is its turn; None: it has asked something, and was answered. Raises Busy,
-        StreamRefused."""
+        """The peer that calls, in its turn; None: it has asked, and was answered. Raises Busy, StreamRefused."""
         known = self.access.has(opening.token)
         async with self._gate.turn(connection.address, strange=not known) as turn:
             if not known:

@@ -87,9 +87,8 @@ class Tls:
     def open_into(self, space: memoryview) -> int:
         """Bytes that were deciphered into `space`; 0: more has to come. Raises ssl.SSLError."""
         try:
-            count: Any = self._end.read(
-                len(space), space
-            )  # with a buffer it returns a number, against its stub
+            # with a buffer it returns a number, against its stub
+            count: Any = self._end.read(len(space), space)
             return int(count)
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             return 0

@@ -153,8 +153,7 @@ class CancelReply(msgspec.Struct, frozen=True):
 
 class Tick(msgspec.Struct, frozen=True):
     """hosts: the hosts of this process. proof: that it has them. offset: what its clock lacked of the controller's
-    when it showed `asked`, within `bound` (-1: nothing is known yet). jumps: how often an estimate turned out to
-    be wrong."""
+    when it showed `asked`, within `bound` (-1: nothing is known yet). jumps: how often an estimate was wrong."""
 
     hosts: Annotated[tuple[Count, ...], msgspec.Meta(min_length=1, max_length=65536)]
     proof: str

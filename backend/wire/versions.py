@@ -5,8 +5,7 @@
                         differ in it when one sends what the other would not understand
 
 Both travel beside the messages, in the metadata of calls and streams, and are read before anything is decoded. So a
-process whose messages look different is refused with a clear text, too. Neighbours: `calls`, `node`, which compare;
-`access`.
+process whose messages look different is refused with a clear text, too. Neighbours: `calls`, `node`, `access`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ of `FLAGS` are passed on, and others of XLA's have no effect here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -46,6 +46,16 @@ FLAGS = frozenset((
     "xla_gpu_enable_while_loop_double_buffering", "xla_gpu_exclude_nondeterministic_ops",
     "xla_gpu_graph_min_graph_size", "xla_gpu_reduce_scatter_combine_threshold_bytes",
 ))  # fmt: skip
+
+
+DEVICE_COUNT = "--xla_force_host_platform_device_count"  # says nothing about code
+
+
+def xla_flags(environment: Mapping[str, str]) -> list[str]:
+    """XLA's flags there, without the number of CPU devices."""
+    return [
+        each for each in environment.get("XLA_FLAGS", "").split() if each.partition("=")[0] != DEVICE_COUNT
+    ]
 
 
 class UnsafeOptions(ValueError):

@@ -1,7 +1,7 @@
 """Types of elements, by XLA's name, numpy's (which is core's) and MLIR's text.
 
 `core_dtype(mlir)` is what core calls it. A sub-byte type (int4, float4) takes one byte an element in host memory, as
-in ml_dtypes. Neighbours: `door.dtypes`, `pjrt.stablehlo_reading`.
+in ml_dtypes. Neighbours: `ifrt_messages`, `stablehlo_reading`.
 """
 
 from __future__ import annotations

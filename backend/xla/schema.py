@@ -32,3 +32,6 @@ def message_classes(*packages: str) -> dict[str, Any]:
                 name = f"{file.package}.{enum.name}"
                 classes[name] = enum_type_wrapper.EnumTypeWrapper(pool.FindEnumTypeByName(name))
     return classes
+
+
+StatusCode: Any = message_classes("tensorflow.error")["tensorflow.error.Code"]  # as numbered by gRPC and XLA

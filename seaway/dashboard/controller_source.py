@@ -1,6 +1,6 @@
 """A controller elsewhere, as the source of a page. It is asked as `seaway status` asks it, with the same access.
 
-Neighbours: `looking`, what a source does; `backend.admin.live_looks`, the call.
+Neighbours: `looking`, what a source does; `backend.admin.trace_export`, the call.
 """
 
 from __future__ import annotations

@@ -105,6 +105,11 @@ class Cluster:
         self.agents[number] = agent
         return agent
 
+    def devices(self, host: int) -> TimedDevices:
+        found = self.agents[host].devices
+        assert isinstance(found, TimedDevices)
+        return found
+
     def user(self, name: str = "ann", **options: Any) -> User:
         user = User(self.server, name, **options)
         self.users.append(user)

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +28,6 @@ from .real import Program, Real, await_end, children_of, real
 
 TINY = np.arange(8, dtype=np.float32).tobytes()
 STEPS = 1500  # steps of a long run: a millisecond each
-Work = Callable[[Real], Awaitable[None]]
-
-
-def driven(folder: Path, work: Work, **options: object) -> None:
-    async def drive() -> None:
-        async with asyncio.timeout(240), real(folder, **options) as found:  # type: ignore[arg-type]
-            await work(found)
-
-    asyncio.run(drive())
 
 
 def register(user: User, length: int, island: str = "", cost: int = COST) -> int:
@@ -66,8 +56,8 @@ async def begun(found: Real, user: User, program: int) -> Submitted:
 # --- the controller -----------------------------------------------------------------------------------------------
 
 
-def test_a_controller_that_is_killed_and_restarted_finds_its_hosts_and_clients(tmp_path: Path) -> None:
-    async def work(found: Real) -> None:
+async def test_a_controller_that_is_killed_and_restarted_finds_its_hosts_and_clients(tmp_path: Path) -> None:
+    async with real(tmp_path, lease=20.0) as found:
         user = found.user()
         short, long = register(user, 3), endless(user)
         await runs(user, short)
@@ -96,13 +86,11 @@ def test_a_controller_that_is_killed_and_restarted_finds_its_hosts_and_clients(t
         await runs(other, register(other, 2))
         assert not user.failures
 
-    driven(tmp_path, work, lease=20.0)  # more than the controller's start takes
 
-
-def test_a_controller_that_pauses_longer_than_a_lease_does_not_claim_a_restart(
+async def test_a_controller_that_pauses_longer_than_a_lease_does_not_claim_a_restart(
     tmp_path: Path,
 ) -> None:
-    async def work(found: Real) -> None:
+    async with real(tmp_path) as found:
         user = found.user()
         short, long = register(user, 3), endless(user)
         await runs(user, short)
@@ -119,11 +107,9 @@ def test_a_controller_that_pauses_longer_than_a_lease_does_not_claim_a_restart(
         found.controller.signal(signal.SIGCONT)
         assert (await found.ready())["incarnation"] == 0
 
-    driven(tmp_path, work)
 
-
-def test_a_controller_that_is_told_to_end_does_so_without_an_error(tmp_path: Path) -> None:
-    async def work(found: Real) -> None:
+async def test_a_controller_that_is_told_to_end_does_so_without_an_error(tmp_path: Path) -> None:
+    async with real(tmp_path, hosts=1) as found:
         user = found.user()
         program = user.call(lambda client, now: client.register(chain(300, 2), now))
         run = await begun(found, user, program)
@@ -132,15 +118,13 @@ def test_a_controller_that_is_told_to_end_does_so_without_an_error(tmp_path: Pat
         assert await found.controller.ended() == 0
         assert "Traceback" not in found.controller.said()
 
-    driven(tmp_path, work, hosts=1)
-
 
 # --- hosts --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.full
-def test_a_killed_host_fails_its_runs_and_another_host_takes_its_place(tmp_path: Path) -> None:
-    async def work(found: Real) -> None:
+async def test_a_killed_host_fails_its_runs_and_another_host_takes_its_place(tmp_path: Path) -> None:
+    async with real(tmp_path, lease=2.5) as found:
         user = found.user()
         short, long = register(user, 2), endless(user)
         kept = user.submit(short, TINY)
@@ -160,11 +144,9 @@ def test_a_killed_host_fails_its_runs_and_another_host_takes_its_place(tmp_path:
         user.call(lambda client, now: client.release(kept.results, now))
         assert not user.failures
 
-    driven(tmp_path, work, lease=2.5)
 
-
-def test_a_host_that_pauses_for_less_than_its_lease_loses_nothing(tmp_path: Path) -> None:
-    async def work(found: Real) -> None:
+async def test_a_host_that_pauses_for_less_than_its_lease_loses_nothing(tmp_path: Path) -> None:
+    async with real(tmp_path, lease=3.0) as found:
         user = found.user()
         run = await begun(found, user, register(user, STEPS))
         found.agents[1].signal(signal.SIGSTOP)
@@ -173,11 +155,9 @@ def test_a_host_that_pauses_for_less_than_its_lease_loses_nothing(tmp_path: Path
         assert (await user.ended(run.run)).blame is None
         assert (await found.status())["islands"][0]["epoch"] == 0
 
-    driven(tmp_path, work, lease=3.0)
 
-
-def test_a_host_that_pauses_for_longer_is_given_up_and_returns_as_a_new_one(tmp_path: Path) -> None:
-    async def work(found: Real) -> None:
+async def test_a_host_that_pauses_for_longer_is_given_up_and_returns_as_a_new_one(tmp_path: Path) -> None:
+    async with real(tmp_path, lease=2.5) as found:
         user = found.user()
         run = await begun(found, user, endless(user))
         found.agents[1].signal(signal.SIGSTOP)
@@ -189,11 +169,9 @@ def test_a_host_that_pauses_for_longer_is_given_up_and_returns_as_a_new_one(tmp_
         assert "restarting" in found.agents[1].said()
         await runs(user, register(user, 3))
 
-    driven(tmp_path, work, lease=2.5)
 
-
-def test_a_host_that_is_told_to_end_is_drained_first(tmp_path: Path) -> None:
-    async def work(found: Real) -> None:
+async def test_a_host_that_is_told_to_end_is_drained_first(tmp_path: Path) -> None:
+    async with real(tmp_path) as found:
         user = found.user()
         run = user.submit(register(user, 100), TINY)
         await runs(user, register(user, 1))
@@ -205,16 +183,13 @@ def test_a_host_that_is_told_to_end_is_drained_first(tmp_path: Path) -> None:
         await found.ready()
         await runs(user, register(user, 2))
 
-    driven(tmp_path, work)
-
 
 NO_DRAIN = "it was told to end, and no controller is connected that could drain it: it ends now"
 
 
-def test_hosts_without_their_controller_end_when_they_are_told_to(tmp_path: Path) -> None:
+async def test_hosts_without_their_controller_end_when_they_are_told_to(tmp_path: Path) -> None:
     """So does a host that was being drained. (A host that waited for its grace period would return 1.)"""
-
-    async def work(found: Real) -> None:
+    async with real(tmp_path) as found:
         user = found.user()
         await begun(found, user, endless(user))
         found.agents[0].signal(signal.SIGTERM)
@@ -227,8 +202,6 @@ def test_hosts_without_their_controller_end_when_they_are_told_to(tmp_path: Path
         for agent in found.agents.values():
             assert NO_DRAIN in agent.said()
             assert "Traceback" not in agent.said()
-
-    driven(tmp_path, work)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -264,8 +237,8 @@ NO_PLACE = [
 
 
 @pytest.mark.full
-def test_an_agent_without_a_place_in_the_cluster_is_told_why_in_one_line(tmp_path: Path) -> None:
-    async def work(found: Real) -> None:
+async def test_an_agent_without_a_place_in_the_cluster_is_told_why_in_one_line(tmp_path: Path) -> None:
+    async with real(tmp_path, hosts=1, islands=2) as found:
         given = ("--controller", found.address, "--platform", "timed", "--devices", "2", "--name", "x")
         strangers = [
             found.program(f"stranger-{number}", "agent", *given, *words)
@@ -276,8 +249,6 @@ def test_an_agent_without_a_place_in_the_cluster_is_told_why_in_one_line(tmp_pat
             (line,) = [line for line in stranger.said().splitlines() if line]
             assert says in line
         await runs_for(found, 1)
-
-    driven(tmp_path, work, hosts=1, islands=2)
 
 
 async def runs_for(found: Real, length: int) -> None:
@@ -301,8 +272,8 @@ with sw.connect(sys.argv[1], client="victim") as s:
 """
 
 
-def test_buffers_of_a_killed_client_are_freed_and_other_clients_go_on(tmp_path: Path) -> None:
-    async def work(found: Real) -> None:
+async def test_buffers_of_a_killed_client_are_freed_and_other_clients_go_on(tmp_path: Path) -> None:
+    async with real(tmp_path, hosts=1, islands=2, lease=2.5) as found:
         user = found.user()
         program = user.call(lambda client, now: client.register(chain(2, 2, island="i1"), now))
         first = user.submit(program, TINY)
@@ -331,8 +302,6 @@ def test_buffers_of_a_killed_client_are_freed_and_other_clients_go_on(tmp_path: 
         user.call(lambda client, now: client.release(mine.results, now))
         status = await found.until(lambda status: status["buffers"] == 0 and status["runs"] == 0)
         assert [island["epoch"] for island in status["islands"]] == [0, 0]
-
-    driven(tmp_path, work, hosts=1, islands=2, lease=2.5)
 
 
 # --- one host alone -----------------------------------------------------------------------------------------------
@@ -363,28 +332,24 @@ class Failing(TimedDevices):
                     super().launch(command, plan)  # type: ignore[arg-type]
 
 
-def test_a_computation_that_fails_on_one_host_is_blamed_and_no_gang_meets_the_wrong_peer(
+async def test_a_computation_that_fails_on_one_host_is_blamed_and_no_gang_meets_the_wrong_peer(
     tmp_path: Path,
 ) -> None:
-    async def work() -> None:
-        async with cluster(tmp_path, agents=False) as found:
-            await found.agent(0)
-            await _failing_agent(found, 1)
-            await found.ready()
-            user = found.user()
-            program = register(user, 1)
-            first, second = user.submit(program, TINY), user.submit(program, TINY)
-            ended = await user.ended(first.run)
-            assert ended.blame is not None
-            assert (ended.blame.cause, ended.blame.host) == ("out of luck", 1)
-            # it was behind the failed one, and ran in the next epoch
-            assert (await user.ended(second.run)).blame is None
-            await found.ready()
-            await runs(user, program)
-            launched = [agent.devices.usage() for agent in found.agents.values()]
-            assert [usage["under_way"] for usage in launched] == [0, 0]
-
-    asyncio.run(work())
+    async with cluster(tmp_path, agents=False) as found:
+        await found.agent(0)
+        await _failing_agent(found, 1)
+        await found.ready()
+        user = found.user()
+        program = register(user, 1)
+        first, second = user.submit(program, TINY), user.submit(program, TINY)
+        ended = await user.ended(first.run)
+        assert ended.blame is not None
+        assert (ended.blame.cause, ended.blame.host) == ("out of luck", 1)
+        # it was behind the failed one, and ran in the next epoch
+        assert (await user.ended(second.run)).blame is None
+        await found.ready()
+        await runs(user, program)
+        assert [len(found.devices(host)._under_way) for host in found.agents] == [0, 0]
 
 
 async def _failing_agent(found: Cluster, host: int) -> None:
@@ -403,8 +368,9 @@ def summed(session: Any, devices: int) -> Any:
 
 
 @pytest.mark.full
-def test_a_killed_coordination_process_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
-    async def work(found: Real) -> None:
+async def test_a_killed_coordination_process_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
+    async with real(tmp_path, devices_per_host=1, platform="cpu", lease=5.0) as found:
+
         def program() -> None:
             with sw.connect(f"grpc://{found.address}") as session:
                 kept = sw.put(np.arange(8, dtype=np.float32), sw.slice(2, name="all"))
@@ -423,14 +389,13 @@ def test_a_killed_coordination_process_is_replaced_and_nothing_is_lost(tmp_path:
         await asyncio.to_thread(program)
         assert "its coordination process has died" in found.controller.said()
 
-    driven(tmp_path, work, devices_per_host=1, platform="cpu", lease=5.0)
-
 
 @pytest.mark.full
-def test_an_agent_whose_cache_cannot_be_written_works_without_it_and_says_so_once(tmp_path: Path) -> None:
+async def test_an_agent_whose_cache_cannot_be_written_works_without_it_and_says_so_once(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "file").write_text("this is no folder")
-
-    async def work(found: Real) -> None:
+    async with real(tmp_path, hosts=1, devices_per_host=1, platform="cpu", lease=5.0) as found:
         found.agents[0].signal(signal.SIGTERM)
         await found.agents[0].ended()
         found.agent(0, "--cache", str(tmp_path / "file" / "cache"))
@@ -443,12 +408,11 @@ def test_an_agent_whose_cache_cannot_be_written_works_without_it_and_says_so_onc
         await asyncio.to_thread(program)
         assert found.agents[0].said().count("compiled code is not kept") == 1
 
-    driven(tmp_path, work, hosts=1, devices_per_host=1, platform="cpu", lease=5.0)
-
 
 @pytest.mark.full
-def test_real_devices_keep_their_arrays_while_their_controller_is_restarted(tmp_path: Path) -> None:
-    async def work(found: Real) -> None:
+async def test_real_devices_keep_their_arrays_while_their_controller_is_restarted(tmp_path: Path) -> None:
+    async with real(tmp_path, devices_per_host=1, platform="cpu", lease=30.0) as found:
+
         def program() -> None:
             with sw.connect(f"grpc://{found.address}") as session:
                 kept = sw.put(np.arange(8, dtype=np.float32), sw.slice(2, name="all"))
@@ -467,14 +431,12 @@ def test_real_devices_keep_their_arrays_while_their_controller_is_restarted(tmp_
         await asyncio.to_thread(program)
         assert [agent.process.poll() for agent in found.agents.values()] == [None, None]
 
-    driven(tmp_path, work, devices_per_host=1, platform="cpu", lease=30.0)
-
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_code_that_a_controller_has_lost_is_uploaded_to_it_again(tmp_path: Path, damaged: bool) -> None:
+async def test_code_that_a_controller_has_lost_is_uploaded_to_it_again(tmp_path: Path, damaged: bool) -> None:
     """Its disk was full, or has damaged it; then it was restarted, and a host that has lost the code asks for it."""
+    async with real(tmp_path, hosts=1, devices_per_host=1, platform="cpu", lease=2.0) as found:
 
-    async def work(found: Real) -> None:
         def program() -> None:
             with sw.connect(f"grpc://{found.address}", retries=4):
                 double = sw.jit(lambda x: x * 2, devices=1)
@@ -489,5 +451,3 @@ def test_code_that_a_controller_has_lost_is_uploaded_to_it_again(tmp_path: Path,
                 assert np.asarray(double(np.arange(3.0))).tolist() == [0.0, 2.0, 4.0]
 
         await asyncio.to_thread(program)
-
-    driven(tmp_path, work, hosts=1, devices_per_host=1, platform="cpu", lease=2.0)

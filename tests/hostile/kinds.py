@@ -155,14 +155,14 @@ def state(path: Path) -> Any:
 
 
 def verdict(path: Path) -> Any:
-    from backend.pjrt.verdicts import Verdicts
+    from backend.sandbox.verdicts import Verdicts
 
     with Verdicts(path.parent.parent).about(path.stem, 0.1) as slot:
         return slot.verdict
 
 
 def executable(path: Path) -> Any:
-    from backend.pjrt.executable_cache import ExecutableCache
+    from backend.pjrt.code.executable_cache import ExecutableCache
 
     return ExecutableCache(path.parent.parent).find(path.name)
 

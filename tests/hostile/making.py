@@ -208,7 +208,7 @@ def state(folder: Path) -> Path:
 
 
 def verdict(folder: Path) -> Path:
-    from backend.pjrt.verdicts import Verdict, Verdicts
+    from backend.sandbox.verdicts import Verdict, Verdicts
 
     with Verdicts(folder).about("abc", 0.1) as slot:
         slot.keep(Verdict("refused", reason="it has the operation x"))
@@ -216,7 +216,7 @@ def verdict(folder: Path) -> Path:
 
 
 def executable(folder: Path) -> Path:
-    from backend.pjrt.executable_cache import ExecutableCache
+    from backend.pjrt.code.executable_cache import ExecutableCache
 
     ExecutableCache(folder).keep("abc", CODE)
     return folder / "executables" / "abc"

@@ -4,7 +4,7 @@
                 program that only asks is registered; its answer says what just compilation tells: shardings, layouts
     run         then core can be told what the executable takes and makes: its program is registered at its first run
 
-Neighbours: `cluster_programs` makes the programs, `stablehlo_programs` reads; `backend.contents.stablehlo_code` is the
+Neighbours: `cluster_programs` makes the programs, `program_facts` reads; `backend.contents.stablehlo_code` is the
 code, and the answers to its questions.
 """
 
@@ -23,7 +23,7 @@ from core.client import Blocked
 from core.model import Illegal, Program, ranges
 from core.protocol import Blame
 
-from ..programs import ProgramFacts, compiled_facts, read_program, tiles_on
+from ..program_facts import ProgramFacts, compiled_facts, read_program, tiles_on
 from ..protocol import REPLICATED, TOKEN, ShardSpec, StatusCode
 from ..session import ArrayType, CompiledFacts, StatusError, WhenCompiled, unsupported
 from .cluster_link import ClusterLink, fault_of_blame

@@ -5,7 +5,7 @@
 
 Until then the log says what the session waits for. `find_cluster` says at the start what is wrong: no controller, a
 token that is refused, more devices than there are. The cluster is a `SessionSource`, which makes clients: a real one's
-`RemoteSource`, or a simulated one. Neighbours: `late_session`, `cluster_link`, `cluster_devices`, `simulated_process`.
+`RemoteSource`, or a simulated one. Neighbours: `door_session`, `cluster_link`, `cluster_devices`, `simulated_process`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The devices of the process itself, by its own JAX.
 
 local_devices    arrays and executables of JAX, behind the protocol of `session_devices`
-local_platform   the names of devices and platforms
 
 Neighbours: `programs` compiles; `server` starts it.
 """
 
 from __future__ import annotations
 
-from .local_devices import LocalDevices
+from .local_devices import LocalDevices, on_loop

@@ -1,21 +1,23 @@
 """SessionDevices of this process: sessions compute with JAX's own devices, through jaxlib.
 
     loop's thread   put, execute, copy, ...: all that has an order; JAX enqueues and returns
-    compiling       programs, a few at a time: a child reads and compiles them (checked_compiler), here they are loaded
+    compiling       programs, a few at a time: a child reads and compiles them (`ProgramGate`), here they are loaded
     waiting         arrays that are not ready when somebody wants to know or to have them
 
 An array is a `jax.Array` of which only jaxlib's half is used, whatever its type. XLA's CPU devices run each shard of a
 program in a thread of one pool: programs whose collectives wait for each other would use it up, so few of many devices
-may be under way (`crowded`). Neighbours: `compiled_facts`, `local_platform`, `xla_errors`.
+may be under way (`crowded`). Neighbour: `program_facts`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -23,16 +25,20 @@ import jax
 import numpy as np
 from jaxlib import _jax
 
-from backend.pjrt import stablehlo_executables, wake_lapack
+from backend.pjrt.code import stablehlo_executables, wake_lapack
+from backend.sandbox import ProgramGate
 from backend.xla import assigned_to
 from core.model import ranges
 
 from ...auth import Rules
-from ..programs import CheckedCompiler, compiled_facts, fault_of, read_program, translated
+from ..program_facts import compiled_facts, fault_of, program_facts, read_program, translated
 from ..protocol import STRING, TOKEN, ShardSpec, StatusCode, Tiles, dtype_of, name_of, op_sharding
 from ..session import (
     ArrayType,
     CompiledFacts,
+    DeviceFacts,
+    MemoryFacts,
+    Platform,
     Ref,
     Refs,
     StatusError,
@@ -41,7 +47,6 @@ from ..session import (
     invalid,
     unsupported,
 )
-from .local_platform import platform_of
 
 native: Any = _jax
 hlo: Any = importlib.import_module("jax._src.lib").xla_client
@@ -49,10 +54,6 @@ hlo: Any = importlib.import_module("jax._src.lib").xla_client
 COMPILING = 4  # programs at a time, so that one session's does not hold up others'
 WAITING = 64  # threads at most that wait for arrays
 UNDER_WAY = 24  # programs of one device: JAX itself would wait at 32
-UNCHECKED = (
-    {"_skip_checks": True} if stablehlo_executables.RELEASE == "0.10" else {}
-)  # its checks refuse results of one device
-
 DEFAULT_RULES = Rules()
 
 
@@ -94,6 +95,17 @@ class TokenRef:
     """A result that has no contents: it is ready when its program has ended, of which another result tells."""
 
 
+def on_loop() -> Callable[..., None]:
+    """What calls a function on the thread of the loop that runs now."""
+    loop = asyncio.get_running_loop()
+
+    def post(function: Callable[..., object], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits for this any more
+            loop.call_soon_threadsafe(function, *arguments)
+
+    return post
+
+
 class LocalDevices:
     """`post(function, ...)` calls a function on the loop's thread. `rules`: what programs may call, and what compiling
     them may take; `trusted`: they are compiled in this process. One object serves all sessions."""
@@ -117,9 +129,9 @@ class LocalDevices:
         self.platform = platform_of(self._devices)
         self._default_kind = self.platform.default_memory_kind()
         self._compiling = ThreadPoolExecutor(min(COMPILING, max(2, os.cpu_count() or 1)), "compile")
-        self._compiler: CheckedCompiler | None = None
+        self._gate: ProgramGate | None = None
         if not trusted:
-            self._compiler = CheckedCompiler(rules, devices=len(self._devices), compiles=self._here)
+            self._gate = ProgramGate(rules, devices=len(self._devices), compiles=self._here)
         self._waiting = ThreadPoolExecutor(WAITING, "wait")
         self._under_way: deque[Any] = deque()  # a result of each program, in order
         self._under_way_multi: deque[Any] = deque()
@@ -234,10 +246,11 @@ class LocalDevices:
     ) -> tuple[Executable, CompiledFacts]:
         options = assigned_to(options, [device.id for device in self._devices])
         place = [self._devices[number] for number in devices]
-        if self._compiler is None:
+        if self._gate is None:
             about, artifact = read_program(program, self._more), b""
         else:
-            about, artifact = self._compiler.check(program, options, [device.id for device in place])
+            main, artifact = self._gate.check(program, options, [device.id for device in place])
+            about = program_facts(main)
         if artifact:
             found = stablehlo_executables.load_program(self._client, artifact, options, place)
         else:
@@ -252,7 +265,7 @@ class LocalDevices:
         return [
             native.array_result_handler(
                 self._aval_of(array_type.kind, array_type.shape), self._sharding_of(_known(array_type)),
-                committed=True, **UNCHECKED,
+                committed=True, **stablehlo_executables.UNCHECKED,
             )
             for array_type in facts.results
         ]  # fmt: skip
@@ -319,8 +332,8 @@ class LocalDevices:
 
     def warm(self) -> None:
         """Somebody is about to compile something."""
-        if self._compiler is not None:
-            self._compiler.warm()
+        if self._gate is not None:
+            self._gate.warm()
 
     def close(self) -> None:
         """A session's arrays go when it forgets them. jaxlib drops host buffers that were theirs only when it is asked
@@ -330,8 +343,8 @@ class LocalDevices:
 
     def end(self) -> None:
         """Ends threads, and children; what they wait for need not end."""
-        if self._compiler is not None:
-            self._compiler.close()
+        if self._gate is not None:
+            self._gate.close()
         for pool in (self._compiling, self._waiting):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -416,3 +429,29 @@ def _contents(ref: Any) -> np.ndarray[Any, Any] | StatusError:
         return np.asarray(ref)
     except Exception as error:
         return fault_of(error)
+
+
+# --- what a session is told of them --------------------------------------------------------------------------------
+
+
+def platform_of(devices: Sequence[Any]) -> Platform:
+    first = devices[0]
+    facts, memories = [], []
+    for number, device in enumerate(devices):
+        kinds = [each.kind for each in device.addressable_memories()]
+        ids = tuple(number * len(kinds) + at for at in range(len(kinds)))
+        default = ids[kinds.index(device.default_memory().kind)]
+        memories += [
+            MemoryFacts(name, each.kind, (number,), repr(each), str(each))
+            for name, each in zip(ids, device.addressable_memories(), strict=True)
+        ]
+        # pathwaysutils' elastic module asks each device for its slice_index
+        attributes = {"slice_index": 0} | stablehlo_executables.attributes_of(device)
+        facts.append(
+            DeviceFacts(number, device.device_kind, default, ids, repr(device), str(device), attributes)
+        )
+    name, client = stablehlo_executables.platform_name(first), first.client
+    return Platform(
+        name, str(client.platform_version), str(client.runtime_type), tuple(facts), tuple(memories),
+        stablehlo_executables.serdes(),
+    )  # fmt: skip

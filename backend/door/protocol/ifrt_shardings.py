@@ -4,8 +4,8 @@
 
 What a client sends is one device, a replicated array, or a tiling: a grid of tiles over the devices, in the *iota*
 form (devices 0..n-1, reshaped, transposed, reshaped to the grid), where last dimensions of the grid may hold replicas.
-Every number is checked here, since XLA ends its process when such a message makes no sense. Neighbours: `dtypes`,
-`session_devices`.
+Every number is checked here, since XLA ends its process when such a message makes no sense. Neighbours:
+`ifrt_messages`, `session_devices`.
 """
 
 from __future__ import annotations

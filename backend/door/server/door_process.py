@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from ...auth import Rules
 from ...client import Head
 from ...streams import collect_rarely, run
+from ...xla import DEVICE_COUNT, xla_flags
 from ..cluster import ServedCluster
 from ..session import SessionDevices, SessionLimits, opening
 from .door_server import DoorServer, listen_for_clients
@@ -30,19 +31,16 @@ if TYPE_CHECKING:
     from ..cluster import ClusterSessions, WatchOf
 
 log = logging.getLogger("seaway.door")
-THREADS = (
-    32  # of XLA's pool for CPU devices, at least: with fewer, programs of many devices wait for each other
-)
+# of XLA's pool for CPU devices, at least: with fewer, programs of many devices wait for each other
+THREADS = 32
 DEFAULT_RULES = Rules()
-FLAG = "--xla_force_host_platform_device_count"
 
 
 def environment(devices: int | None, given: Mapping[str, str]) -> dict[str, str]:
     """What JAX has to find in the environment: this many CPU devices, and threads for them. None: what there is."""
     changes = {"NPROC": str(max(THREADS, 4 * (devices or 1)))}
     if devices is not None:
-        flags = [each for each in given.get("XLA_FLAGS", "").split() if each.partition("=")[0] != FLAG]
-        changes["XLA_FLAGS"] = " ".join([*flags, f"{FLAG}={devices}"])
+        changes["XLA_FLAGS"] = " ".join([*xla_flags(given), f"{DEVICE_COUNT}={devices}"])
     if given.get("JAX_PLATFORMS", "").startswith("proxy"):  # set for the user's programs, not for this one
         changes["JAX_PLATFORMS"] = given["JAX_PLATFORMS"].partition(",")[2] or "cpu"
     if "TF_CPP_MIN_LOG_LEVEL" not in given:  # errors of clients' programs are told to the clients
@@ -72,7 +70,29 @@ def run_door(
     they are compiled in this process; `memory`: bytes of arrays that a session may have, None: half of
     the machine's for CPU devices; `ready` is told the address. Raises ListenRefused."""
     os.environ.update(environment(devices, os.environ))
-    run(_serve(address, devices, rules, trusted, memory, ready))
+
+    async def serve() -> None:
+        from ..local import LocalDevices, on_loop
+
+        stop, threads = told_to_stop(), int(os.environ["NPROC"])
+        local = LocalDevices(on_loop(), count=devices, rules=rules, trusted=trusted, threads=threads)
+
+        def devices_of_session() -> LocalDevices:
+            local.warm()
+            return local
+
+        limits = _limits(memory, local)
+        transport = TransportLimits(arriving_bytes=limits.host_bytes)
+        server = await listen_for_clients(opening(devices_of_session, limits), address, limits=transport)
+        collect_rarely()
+        try:
+            ready(server.address)
+            await stop.wait()
+        finally:
+            server.close()
+            local.end()
+
+    run(serve())
 
 
 def _limits(memory: int | None, devices: SessionDevices) -> SessionLimits:
@@ -89,40 +109,6 @@ def machine_bytes() -> int:
         with suppress(OSError, ValueError):
             found = min(found, int(Path(path).read_text(encoding="ascii")))
     return found
-
-
-async def _serve(
-    address: str,
-    devices: int | None,
-    rules: Rules,
-    trusted: bool,
-    memory: int | None,
-    ready: Callable[[str], None],
-) -> None:
-    from ..local import LocalDevices
-
-    loop, stop = asyncio.get_running_loop(), told_to_stop()
-
-    def post(function: Callable[..., object], *arguments: object) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits for this any more
-            loop.call_soon_threadsafe(function, *arguments)
-
-    local = LocalDevices(post, count=devices, rules=rules, trusted=trusted, threads=int(os.environ["NPROC"]))
-
-    def devices_of_session() -> LocalDevices:
-        local.warm()
-        return local
-
-    limits = _limits(memory, local)
-    transport = TransportLimits(arriving_bytes=limits.host_bytes)
-    server = await listen_for_clients(opening(devices_of_session, limits), address, limits=transport)
-    collect_rarely()
-    try:
-        ready(server.address)
-        await stop.wait()
-    finally:
-        server.close()
-        local.end()
 
 
 def run_cluster_door(

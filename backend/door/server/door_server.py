@@ -12,7 +12,6 @@ The protocol's client has neither TLS nor a token. So the door listens on a Unix
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import os
 import socket
@@ -21,7 +20,8 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, cast
 
-from ...streams import listening, machine_of
+from ...auth import is_loopback
+from ...streams import listening
 from ..session import Opening
 from ..transport import GrpcConnection
 from .ifrt_service import DEFAULT_LIMITS, Sessions, TransportLimits
@@ -160,7 +160,7 @@ def _open(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise ListenRefused(f"{address} is no address; write unix:PATH or HOST:PORT, e.g. 127.0.0.1:0")
-    if not _is_loopback(machine_of(address)):
+    if not is_loopback(address):
         raise ListenRefused(
             f"{address} may be reached from other machines, and JAX's client speaks no TLS: listen at unix:PATH or "
             "127.0.0.1:PORT, and start a door on each machine"
@@ -169,13 +169,6 @@ def _open(address: str) -> socket.socket:
         return listening(address)
     except OSError as error:
         raise ListenRefused(f"cannot listen at {address}: {error}") from None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _peer_of(transport: asyncio.Transport) -> Hashable:

@@ -5,8 +5,7 @@ session_port   the session above: one for each IfrtSession call
 door_server    sockets
 
 A client opens two connections: one for its session, one for host buffers. `Sessions` is above connections, and ties
-them by the session's id. An id is random, and only good for the peer whose session it is: who knows id and handle can
-read a buffer.
+them by the session's id. An id is random, and only good for the peer whose session it is: they are a buffer's key.
 """
 
 from __future__ import annotations
@@ -151,9 +150,8 @@ class _Lookup(_Unary):
         contents = memoryview(found).cast("B")
         for at in range(0, len(contents) or 1, PIECE):
             piece = contents[at : at + PIECE]
-            self.call.send(
-                b"\x0a" + _varint(len(piece)), piece
-            )  # GrpcHostBufferLookupResponse, without a copy
+            # GrpcHostBufferLookupResponse, without a copy
+            self.call.send(b"\x0a" + _varint(len(piece)), piece)
 
 
 class _Delete(_Unary):

@@ -3,7 +3,6 @@
 door_session      requests in, responses out
 ops               one function for each request
 session_state     what a session holds; session_arrays: its arrays
-late_session      a session whose devices are not there yet
 session_devices   what a session asks of devices; local, cluster and simulated ones answer
 session_port      what a session and the service know of each other
 memory_meter      how much a client may hold
@@ -13,8 +12,7 @@ Neighbours: `server` above, `protocol` below; devices are behind the protocols o
 
 from __future__ import annotations
 
-from .door_session import opening
-from .late_session import LateSession
+from .door_session import LateSession, opening
 from .session_devices import (
     ArrayType,
     CompiledFacts,

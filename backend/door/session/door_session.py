@@ -33,10 +33,12 @@ class DoorSession:
     """Implements `session_port.SessionPort`."""
 
     def __init__(
-        self, devices: SessionDevices, version: Version, link: SessionLink, limits: SessionLimits
+        self, devices: SessionDevices | None, version: Version, link: SessionLink, limits: SessionLimits
     ) -> None:
         self._link, self._limits = link, limits
-        self.state = SessionState(devices, version, link.session_id, limits)
+        self.state = SessionState(version, link.session_id, limits)
+        if devices is not None:
+            self.state.given(devices)
         self._queue: deque[Any] = deque()  # requests that something before them holds up
         self._missing: set[int] = set()  # host buffers that the first of them waits for
         self._crowded = self._over = False
@@ -83,6 +85,9 @@ class DoorSession:
         self._over = True
         self._queue.clear()
         self.state.end()
+        self._close()
+
+    def _close(self) -> None:
         self.state.devices.close()
 
     @property
@@ -126,9 +131,8 @@ class DoorSession:
             self._failed(operation, body, reply, StatusError(StatusCode.INTERNAL, text))
 
     def _failed(self, operation: Operation, body: Any, reply: Reply, fault: StatusError) -> None:
-        fault.__traceback__ = fault.__cause__ = fault.__context__ = (
-            None  # frames refer to arrays, which may go
-        )
+        # frames refer to arrays, which may go
+        fault.__traceback__ = fault.__cause__ = fault.__context__ = None
         if operation.results is not None:
             self.state.poison(operation.results(body), fault)
         reply.fault(fault)
@@ -169,6 +173,46 @@ class DoorSession:
             self._over = True
             log.warning("session %x: ended: %s", self._link.session_id, text)
             self._link.close(code, text)
+
+
+class LateSession(DoorSession):
+    """A session whose devices take a while to be there: until then it is busy, and requests wait. If there will be no
+    devices, each request is answered with the reason. `cancel` is called if the client goes before there are any."""
+
+    def __init__(self, version: Version, link: SessionLink, limits: SessionLimits) -> None:
+        super().__init__(None, version, link, limits)
+        self._crowded, self._begun = True, False
+        self._fault: StatusError | None = None
+        self.cancel: Callable[[], None] = lambda: None
+
+    def begin(self, devices: SessionDevices) -> None:
+        if self._over:
+            devices.close()
+            return
+        self.state.given(devices)
+        self._begun = True
+        self._room()
+
+    def fail(self, fault: StatusError) -> None:
+        """There will be no devices; or, later, there are none any more."""
+        if not self._over and not self._begun:
+            log.warning("session %x: it gets no devices: %s", self._link.session_id, fault.text)
+            self._fault = fault
+            self._room()
+
+    def _take(self, request: Any) -> None:
+        if self._fault is None:
+            super()._take(request)
+            return
+        metadata = request.request_metadata
+        self._waits += 1
+        Reply(metadata.op_id, metadata.user_context_id, False, self._finished).fault(self._fault)
+
+    def _close(self) -> None:
+        if self._begun:
+            super()._close()
+        else:
+            self.cancel()
 
 
 def _unknown(name: str | None) -> StatusError:

@@ -1,12 +1,13 @@
-"""The answer to one request: made by an operation, at once or later, and sent through the session."""
+"""The answer to one request, sent through the session; and what there is to know of a kind of request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from ..protocol import IfrtResponse
 from .session_devices import StatusError
+from .session_state import SessionState
 
 
 class Reply:
@@ -23,13 +24,25 @@ class Reply:
         """`response`: an IfrtResponse whose body is set."""
         self.finished(self, response, True)
 
-    def empty(self, body: str) -> None:
-        response = IfrtResponse()
-        getattr(response, body).SetInParent()
-        self.finished(self, response, True)
+    def answer(self, body: str, **fields: Any) -> None:
+        self.finished(self, IfrtResponse(**{body: fields}), True)
 
     def fault(self, fault: StatusError) -> None:
         response = IfrtResponse()
         status = response.response_metadata.status
         status.code, status.message = fault.code, fault.text
         self.finished(self, response, False)
+
+
+# --- kinds of request ----------------------------------------------------------------------------------------------
+
+
+class Operation(NamedTuple):
+    """`run` answers, now or later, or raises StatusError. `results`: handles of results, which keep an error. `needs`:
+    host buffers that must have come. `executes`: whether it gives devices work."""
+
+    name: str
+    run: Callable[[SessionState, Any, Reply], None]
+    results: Callable[[Any], Iterable[int]] | None = None
+    needs: Callable[[Any], Iterable[int]] | None = None
+    executes: bool = False

@@ -1,8 +1,7 @@
 """What one session has: arrays and executables by handle, host buffers, and what it may have at most. Plain data.
 
 A client names most arrays itself and does not wait to hear whether they could be made. So an operation that fails
-leaves its `StatusError` under the handles of its results, and each use of such a handle ends with it. Neighbours:
-`door_session`, `ops`.
+leaves its `StatusError` under the handles of its results, and uses end with it. Neighbours: `door_session`, `ops`.
 """
 
 from __future__ import annotations
@@ -107,12 +106,12 @@ def _nbytes(data: bytes | bytearray | memoryview) -> int:
 class SessionState:
     """`incoming` and `outgoing` host buffers are apart: their handles are made by different sides of the client."""
 
-    def __init__(
-        self, devices: SessionDevices, version: Version, session_id: int, limits: SessionLimits
-    ) -> None:
-        self.devices, self.version, self.session_id, self.limits = devices, version, session_id, limits
-        self.count = len(devices.platform.devices)
-        self.exact = version.serdes_version == devices.platform.serdes
+    devices: SessionDevices
+    count: int
+    exact: bool  # the client is of the same version as the devices
+
+    def __init__(self, version: Version, session_id: int, limits: SessionLimits) -> None:
+        self.version, self.session_id, self.limits = version, session_id, limits
         self.arrays = ArrayTable(limits.arrays)
         self.executables: dict[int, ExecutableValue] = {}
         self.futures: dict[int, FutureValue] = {}
@@ -122,6 +121,10 @@ class SessionState:
         self.compiling = 0
         self.over = False  # what comes late is dropped
         self._next = SERVER_MADE
+
+    def given(self, devices: SessionDevices) -> None:
+        self.devices, self.count = devices, len(devices.platform.devices)
+        self.exact = self.version.serdes_version == devices.platform.serdes
 
     def new_handle(self, count: int = 1) -> int:
         """The first of so many new handles."""

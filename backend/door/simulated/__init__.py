@@ -1,7 +1,6 @@
 """Simulated devices behind the door: a real client, and arrays that have shapes only.
 
 simulated_devices   what a session asks, for simulated devices
-shapes_only         arrays without contents
 described_code      what a program costs, as it is described
 simulation_port     what the simulation and the door know of each other
 simulated_process   serves it

@@ -3,7 +3,7 @@
     CodeDescriber.of(StableHLOCode) -> DescribedCode     the answer to the code's question, and what its cost depends on
 
 Nothing of the code runs. A child with virtual devices partitions and compiles it, as hosts with CPU devices would; so
-shardings, layouts and memory are what XLA says, for any number of devices. Neighbours: `checked_compiler`, whose
+shardings, layouts and memory are what XLA says, for any number of devices. Neighbours: `sandbox`, whose
 children compile; `backend.contents.stablehlo_code` has the questions; `simulation_port`. This module imports JAX.
 """
 
@@ -20,10 +20,11 @@ from msgspec.structs import replace
 
 from backend import xla
 from backend.contents import PlatformAbout, StableHLOCode, stablehlo_code
-from backend.pjrt import stablehlo_executables
+from backend.pjrt.code import stablehlo_executables
+from backend.sandbox import Description, ProgramGate
 
 from ...auth import Rules
-from ..programs import CheckedCompiler, Description
+from ..program_facts import translated
 from ..session import unsupported
 from .simulation_port import DescribedCode
 
@@ -34,17 +35,16 @@ RUNTIME = "seaway_simulator"
 
 
 class CodeDescriber:
-    """`count`: devices of a session. `kind`: what each is called. `rules`: what programs may call, and what compiling
-    them may take."""
+    """`count`: devices of a session. `kind`: what each is called. `rules`: what programs may call, and may take."""
 
     def __init__(self, count: int, kind: str, rules: Rules) -> None:
         self._count, self._kind = count, kind
-        self._compiler = CheckedCompiler(rules, devices=count, compiles=True, describes=True)
+        self._gate = ProgramGate(rules, devices=count, compiles=True, describes=True)
         self._pool = ThreadPoolExecutor(COMPILING, "describe")
         self._known: dict[tuple[bytes, bytes], tuple[str, int, Description]] = {}
 
     def warm(self) -> None:
-        self._compiler.warm()
+        self._gate.warm()
 
     async def of(self, code: StableHLOCode) -> DescribedCode:
         """Raises StatusError if the code is refused, or cannot be compiled."""
@@ -77,9 +77,10 @@ class CodeDescriber:
     def _ask(self, code: StableHLOCode) -> tuple[str, int, Description]:
         options, devices = xla.safe_options(code.options, self._count)
         began = time.monotonic()
-        about, said = self._compiler.check(code.program, options, devices)
-        log.info("%s: compiled for %d devices in %.1f s", about.name, len(devices), time.monotonic() - began)
-        return about.name, len(devices), msgspec.msgpack.decode(said, type=Description)
+        with translated():
+            main, said = self._gate.check(code.program, options, devices)
+        log.info("%s: compiled for %d devices in %.1f s", main.name, len(devices), time.monotonic() - began)
+        return main.name, len(devices), msgspec.msgpack.decode(said, type=Description)
 
     def _platform(self) -> PlatformAbout:
         """A session's devices: CPU devices by their compiler, and by their names what they stand for."""
@@ -91,5 +92,5 @@ class CodeDescriber:
         return replace(about, runtime=RUNTIME, devices=(device,) * self._count)
 
     def end(self) -> None:
-        self._compiler.close()
+        self._gate.close()
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,7 +1,7 @@
 """SessionDevices that are simulated: a client of core says when, and contents are somebody else's.
 
     session --> ClusterDevices     when a simulated cluster has done it, and whether
-            --> SessionContents    what comes of it: computed by `local_devices`, or `shapes_only`
+            --> SessionContents    what comes of it: computed by `local_devices`, or `ShapesOnly`
 
 Each reference is a pair, and each operation goes to both. Simulated time passes only while somebody waits for it; so
 everything that the program waits for is told to the `WaitingLine`. Neighbours: `cluster_devices`, `simulation_port`,
@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from core.model import MAX_LITERALS
+
 from ..cluster import ClusterDevices
-from ..session import ArrayType, Platform, Ref, Refs, StatusError, Unready, WhenCompiled
+from ..session import ArrayType, Platform, Ref, Refs, StatusError, Unready, WhenCompiled, unsupported
 from .simulation_port import WaitingLine
 
 T = TypeVar("T")
@@ -259,3 +261,55 @@ def _counted(
         done(found)
 
     return over
+
+
+# --- contents of which only shapes are simulated -------------------------------------------------------------------
+
+UNREADABLE = (
+    "this door simulates shapes only, so arrays have no contents: start it with --values compute to read contents, "
+    "which this machine's CPU then computes"
+)
+Shards = tuple[np.ndarray[Any, Any], ...]  # the contents of an array, for each device
+
+
+class ShapesOnly:
+    """Implements `simulated_devices.SessionContents`. A reference is an array's shards; None: it has no contents."""
+
+    def put(self, array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Shards | None:
+        if sum(each.nbytes for each in shards) > MAX_LITERALS:
+            return None
+        return tuple([np.array(each) for each in shards])
+
+    def assemble(self, array_type: ArrayType, shards: Sequence[Shards | None]) -> Shards | None:
+        known = [shard for shard in shards if shard is not None]
+        return None if len(known) < len(shards) else tuple([each for shard in known for each in shard])
+
+    def shards(self, ref: Shards | None) -> Iterable[Shards | None]:
+        return repeat(None) if ref is None else [(each,) for each in ref]
+
+    def copy(
+        self, arrays: Sequence[tuple[ArrayType, Shards | None]], always: bool
+    ) -> Iterable[Shards | None]:
+        return [ref for _, ref in arrays]
+
+    def compile(
+        self, program: bytes, options: bytes, devices: Sequence[int], done: Callable[[Any, Any], None]
+    ) -> None:
+        done(None, None)
+
+    def execute(
+        self, executable: None, arguments: Sequence[Shards | None], keep: Sequence[int], launch: int
+    ) -> Iterable[None]:
+        return repeat(None)
+
+    def fetch(self, ref: Shards | None, done: Callable[[np.ndarray[Any, Any] | StatusError], None]) -> None:
+        done(unsupported(UNREADABLE) if ref is None else ref[0])
+
+    def delete(self, ref: Shards | None) -> None:
+        """Nothing: they go when the session forgets them."""
+
+    def crowded(self, resume: Callable[[], None]) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass

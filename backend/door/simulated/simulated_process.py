@@ -8,17 +8,15 @@ Neighbours: `door_process`, the same for devices that exist; `cluster_opening` o
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...auth import Rules
 from ...streams import run
 from ..server import environment, machine_bytes, serve_until, told_to_stop
 from ..session import SessionDevices, SessionLimits
-from .shapes_only import ShapesOnly
+from .simulated_devices import ShapesOnly
 from .simulation_port import Describe, ServedSimulation, SimulationPort
 
 if TYPE_CHECKING:
@@ -39,48 +37,40 @@ def run_simulated_door(
     options = next(iter(doors.values()))
     os.environ.update(environment(options.devices if options.computes else 1, os.environ))
     os.environ["JAX_PLATFORMS"] = "cpu"  # this machine's other devices are for others
-    run(_serve(doors, options, begin, rules, memory, ready))
 
+    async def serve() -> None:
+        from ..cluster import ClusterSessions
+        from .described_code import CodeDescriber
 
-async def _serve(
-    doors: Doors, options: ServedSimulation, begin: Callable[[Describe], SimulationPort], rules: Rules,
-    memory: int | None, ready: Callable[[str], None],
-) -> None:  # fmt: skip
-    from ..cluster import ClusterSessions
-    from .described_code import CodeDescriber
+        stop = told_to_stop()
+        describer = CodeDescriber(options.devices, options.kind, rules)
+        describer.warm()
+        contents: SessionContents = ShapesOnly()
+        end, limits = _nothing, SessionLimits()
+        if options.computes:
+            contents, end = _computed(options.devices, rules)
+            limits = SessionLimits(array_bytes=memory or machine_bytes() // 2)
+        simulation = begin(describer.of)
+        sessions = {
+            address: ClusterSessions(SimulationSource(each, simulation, contents), rules.more, limits)
+            for address, each in doors.items()
+        }
+        try:
+            await serve_until(stop, sessions, ready)
+        finally:
+            describer.end()
+            end()
 
-    stop = told_to_stop()
-    describer = CodeDescriber(options.devices, options.kind, rules)
-    describer.warm()
-    contents: SessionContents = ShapesOnly()
-    end, limits = _nothing, SessionLimits()
-    if options.computes:
-        contents, end = _computed(options.devices, rules)
-        limits = SessionLimits(array_bytes=memory or machine_bytes() // 2)
-    simulation = begin(describer.of)
-    sessions = {
-        address: ClusterSessions(SimulationSource(each, simulation, contents), rules.more, limits)
-        for address, each in doors.items()
-    }
-    try:
-        await serve_until(stop, sessions, ready)
-    finally:
-        describer.end()
-        end()
+    run(serve())
 
 
 def _computed(count: int, rules: Rules) -> tuple[SessionContents, Callable[[], None]]:
     """What this process's CPU devices compute, and what ends them. Programs have been read and compiled by a child of
     the describer's before they come here."""
-    from ..local import LocalDevices
+    from ..local import LocalDevices, on_loop
 
-    loop = asyncio.get_running_loop()
-
-    def post(function: Callable[..., object], *arguments: object) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits for this any more
-            loop.call_soon_threadsafe(function, *arguments)
-
-    local = LocalDevices(post, count=count, rules=rules, trusted=True, threads=int(os.environ["NPROC"]))
+    threads = int(os.environ["NPROC"])
+    local = LocalDevices(on_loop(), count=count, rules=rules, trusted=True, threads=threads)
     return local, local.end
 
 

@@ -36,9 +36,8 @@ from .http2_frames import (
 STREAMS = 1000  # that the peer may have open
 STREAM_WINDOW = 1 << 24  # bytes of one stream that may be under way to us
 CONNECTION_WINDOW = 1 << 26  # bytes of all streams
-FRAME_BYTES = (
-    1 << 16
-)  # the largest frame that we take; larger ones cost more copies, for they come in several reads
+# the largest frame that we take; larger ones cost more copies, for they come in several reads
+FRAME_BYTES = 1 << 16
 HEADER_BYTES = 1 << 16  # the most in the headers of one request
 UNPAID = 10_000  # frames that a peer may send in a row while no data pass and no request comes
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.admin.children import ROOT, Child
-from backend.admin.memory_kills import MOUNTED
+from backend.admin.children import MOUNTED, ROOT, Child
 
 LIMIT = 256 << 20  # bytes: enough for a parent, and not for its child
 PARENT = """
@@ -71,7 +70,7 @@ def test_a_kill_by_the_kernel_for_lack_of_memory_is_told_from_another(group: Pat
 
 def test_without_counters_only_the_signal_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GROUPS", "MACHINE"):
-        monkeypatch.setattr(f"backend.admin.memory_kills.{name}", tmp_path / "missing")
+        monkeypatch.setattr(f"backend.admin.children.{name}", tmp_path / "missing")
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         child = Child("agent-0", process, tmp_path / "log")
         process.kill()

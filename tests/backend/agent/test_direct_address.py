@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from backend.admin.children import environment
-from backend.agent.direct_address import direct_address
+from backend.agent.agent_machine import direct_address
 from tests.machines import Machines, why_not
 
 ELSEWHERE = "203.0.113.1"  # kept for documentation: no machine has it
@@ -53,7 +53,7 @@ def test_an_address_that_is_another_machines_is_not_taken_and_the_log_says_so(
 
 @pytest.mark.skipif(bool(why_not()), reason=why_not())
 def test_a_name_that_a_machine_has_for_itself_alone_is_not_taken() -> None:
-    ask = "from backend.agent.direct_address import direct_address as d; print(d('a', {!r}, 'head:29000'))"
+    ask = "from backend.agent.agent_machine import direct_address as d; print(d('a', {!r}, 'head:29000'))"
     with Machines(["head", "a"]) as machines:
         for bind in ("a:29001", "0.0.0.0:29001", f"{machines.addresses['a']}:29001"):
             words = machines.words("a", sys.executable, "-c", ask.format(bind))

@@ -38,20 +38,17 @@ def told_here() -> tuple[Any, EndReports]:
     return node, ends
 
 
-def test_ends_within_a_moment_are_reported_together_and_events_keep_their_order() -> None:
-    async def drive() -> None:
-        node: Any = RecordingNode()
-        ends = EndReports(node)
-        for event in (e.Finished(1), e.Finished(2), e.Reformed(0), e.Finished(3)):
-            ends.post(event)
-        await wait_until(lambda: len(node.heard) == 3)
-        two = e.FinishedTogether((e.Finished(1), e.Finished(2)))
-        assert node.heard == [two, e.Reformed(0), e.Finished(3)]
-        ends.post(e.Finished(4))
-        await wait_until(lambda: len(node.heard) == 4)
-        assert node.heard[-1] == e.Finished(4)
-
-    asyncio.run(drive())
+async def test_ends_within_a_moment_are_reported_together_and_events_keep_their_order() -> None:
+    node: Any = RecordingNode()
+    ends = EndReports(node)
+    for event in (e.Finished(1), e.Finished(2), e.Reformed(0), e.Finished(3)):
+        ends.post(event)
+    await wait_until(lambda: len(node.heard) == 3)
+    two = e.FinishedTogether((e.Finished(1), e.Finished(2)))
+    assert node.heard == [two, e.Reformed(0), e.Finished(3)]
+    ends.post(e.Finished(4))
+    await wait_until(lambda: len(node.heard) == 4)
+    assert node.heard[-1] == e.Finished(4)
 
 
 def test_a_host_with_much_under_way_makes_fewer_reports_than_gangs_end_and_one_with_little_makes_each() -> (
@@ -77,47 +74,41 @@ def test_a_host_with_much_under_way_makes_fewer_reports_than_gangs_end_and_one_w
     asyncio.run(drive())
 
 
-def test_ends_that_the_enqueueing_thread_sees_are_told_by_it_and_those_of_others_in_the_loop() -> None:
-    async def drive() -> None:
-        node, ends = told_here()
-        ends.post(e.Finished(1))
-        await asyncio.sleep(0.01)
-        assert node.heard == []
-        assert ends.tell_due() is None
-        assert node.heard == [e.Finished(1)]
-        for seq in (2, 3, 4):
-            ends.launched(seq)
-        ends.post(e.Finished(2))
-        due = ends.tell_due()
-        assert due is not None
-        assert 0 < due < 0.01
-        await asyncio.to_thread(ends.post, e.Reformed(0))
-        await wait_until(lambda: len(node.heard) == 3)
-        assert node.heard[1:] == [e.Finished(2), e.Reformed(0)]
-        assert ends.tell_due() is None
-
-    asyncio.run(drive())
+async def test_ends_that_the_enqueueing_thread_sees_are_told_by_it_and_those_of_others_in_the_loop() -> None:
+    node, ends = told_here()
+    ends.post(e.Finished(1))
+    await asyncio.sleep(0.01)
+    assert node.heard == []
+    assert ends.tell_due() is None
+    assert node.heard == [e.Finished(1)]
+    for seq in (2, 3, 4):
+        ends.launched(seq)
+    ends.post(e.Finished(2))
+    due = ends.tell_due()
+    assert due is not None
+    assert 0 < due < 0.01
+    await asyncio.to_thread(ends.post, e.Reformed(0))
+    await wait_until(lambda: len(node.heard) == 3)
+    assert node.heard[1:] == [e.Finished(2), e.Reformed(0)]
+    assert ends.tell_due() is None
 
 
-def test_the_enqueueing_thread_does_not_wait_for_a_node_that_somebody_else_has() -> None:
-    async def drive() -> None:
-        node, ends = told_here()
-        ends.post(e.Finished(1))
-        has, let_go = threading.Event(), threading.Event()
+async def test_the_enqueueing_thread_does_not_wait_for_a_node_that_somebody_else_has() -> None:
+    node, ends = told_here()
+    ends.post(e.Finished(1))
+    has, let_go = threading.Event(), threading.Event()
 
-        def have() -> None:
-            with node.lock:
-                has.set()
-                let_go.wait(20)
+    def have() -> None:
+        with node.lock:
+            has.set()
+            let_go.wait(20)
 
-        other = threading.Thread(target=have)
-        other.start()
-        has.wait(20)
-        assert ends.tell_due() == BUSY
-        assert node.heard == []
-        let_go.set()
-        other.join()
-        assert ends.tell_due() is None
-        assert node.heard == [e.Finished(1)]
-
-    asyncio.run(drive())
+    other = threading.Thread(target=have)
+    other.start()
+    has.wait(20)
+    assert ends.tell_due() == BUSY
+    assert node.heard == []
+    let_go.set()
+    other.join()
+    assert ends.tell_due() is None
+    assert node.heard == [e.Finished(1)]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from backend.agent.malloc import OWN, keep_what_is_freed
+from backend.agent.agent_machine import OWN, keep_what_is_freed
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 NBYTES, MANY = 1 << 20, 64
@@ -23,7 +23,7 @@ ROUNDS = 60
 FAULTS = f"""
 import resource, threading
 import numpy as np
-from backend.agent.malloc import keep_what_is_freed
+from backend.agent.agent_machine import keep_what_is_freed
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

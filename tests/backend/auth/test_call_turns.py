@@ -151,96 +151,82 @@ def test_a_meter_counts_what_a_coroutine_does_and_not_what_runs_while_it_waits()
     asyncio.run(run())
 
 
-def test_a_call_that_gives_up_leaves_no_turn_behind() -> None:
-    async def run() -> None:
-        gate, inside = TurnGate(), asyncio.Event()
+async def test_a_call_that_gives_up_leaves_no_turn_behind() -> None:
+    gate, inside = TurnGate(), asyncio.Event()
 
-        async def call(address: str) -> None:
-            async with gate.turn(address):
-                await inside.wait()
+    async def call(address: str) -> None:
+        async with gate.turn(address):
+            await inside.wait()
 
-        tasks = [asyncio.create_task(call(f"ipv4:10.0.0.{at}:1")) for at in range(3 * AT_ONCE)]
-        await wait_until(lambda: gate._inside == AT_ONCE)
-        for task in tasks[::2]:
-            task.cancel()
-        inside.set()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert gate._inside == len(gate._turns) == 0
-        gate.close()
-
-    asyncio.run(run())
+    tasks = [asyncio.create_task(call(f"ipv4:10.0.0.{at}:1")) for at in range(3 * AT_ONCE)]
+    await wait_until(lambda: gate._inside == AT_ONCE)
+    for task in tasks[::2]:
+        task.cancel()
+    inside.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert gate._inside == len(gate._turns) == 0
+    gate.close()
 
 
-def test_a_slow_sender_delays_only_its_own_host() -> None:
-    async def run() -> None:
-        gate, come = TurnGate(), asyncio.Event()
+async def test_a_slow_sender_delays_only_its_own_host() -> None:
+    gate, come = TurnGate(), asyncio.Event()
 
-        async def slow() -> None:
-            async with gate.turn("ipv4:10.0.0.1:1") as turn, turn.reading():
-                await come.wait()
+    async def slow() -> None:
+        async with gate.turn("ipv4:10.0.0.1:1") as turn, turn.reading():
+            await come.wait()
 
-        tasks = [asyncio.create_task(slow()) for _ in range(2 * READERS)]
-        await wait_until(lambda: gate._reading["10.0.0.1"] == READERS)
-        async with gate.turn("ipv4:10.0.0.2:1"):
-            pass
-        assert gate._reading["10.0.0.1"] == READERS
-        come.set()
-        await asyncio.gather(*tasks)
-        assert not gate._reading
-        assert gate._inside == 0
-        gate.close()
-
-    asyncio.run(run())
+    tasks = [asyncio.create_task(slow()) for _ in range(2 * READERS)]
+    await wait_until(lambda: gate._reading["10.0.0.1"] == READERS)
+    async with gate.turn("ipv4:10.0.0.2:1"):
+        pass
+    assert gate._reading["10.0.0.1"] == READERS
+    come.set()
+    await asyncio.gather(*tasks)
+    assert not gate._reading
+    assert gate._inside == 0
+    gate.close()
 
 
-def test_calls_beyond_the_bound_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calls_beyond_the_bound_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_turns, "SLOWLY", 0.0)
+    gate, go = TurnGate(), asyncio.Event()
+    gate._turns._room = 2
 
-    async def run() -> None:
-        gate, go = TurnGate(), asyncio.Event()
-        gate._turns._room = 2
+    async def call() -> None:
+        async with gate.turn("ipv4:10.0.0.1:1"):
+            await go.wait()
 
-        async def call() -> None:
-            async with gate.turn("ipv4:10.0.0.1:1"):
-                await go.wait()
-
-        tasks = [asyncio.create_task(call()) for _ in range(AT_ONCE + 3)]
-        await wait_until(lambda: any(task.done() for task in tasks))
-        (refused,) = [task for task in tasks if task.done()]
-        with pytest.raises(Busy, match="wait already; ask again later"):
-            refused.result()
-        go.set()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert sum(task.exception() is None for task in tasks) == AT_ONCE + 2
-        gate.close()
-
-    asyncio.run(run())
+    tasks = [asyncio.create_task(call()) for _ in range(AT_ONCE + 3)]
+    await wait_until(lambda: any(task.done() for task in tasks))
+    (refused,) = [task for task in tasks if task.done()]
+    with pytest.raises(Busy, match="wait already; ask again later"):
+        refused.result()
+    go.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert sum(task.exception() is None for task in tasks) == AT_ONCE + 2
+    gate.close()
 
 
-def test_calls_under_a_flood_of_wrong_tokens_are_answered(tmp_path: Path) -> None:
+async def test_calls_under_a_flood_of_wrong_tokens_are_answered(tmp_path: Path) -> None:
     """Calls without the token wait in queues of their own, so that they take no turn of authorised callers."""
+    async with cluster(tmp_path, access=Access("sesame"), agents=False) as found:
+        # so little that a queue forms on any machine: the flood shares its loop with the server
+        found.server.gate._turns._share = 0.02
+        over = False
 
-    async def run() -> None:
-        async with cluster(tmp_path, access=Access("sesame"), agents=False) as found:
-            # so little that a queue forms on any machine: the flood shares its loop with the server
-            found.server.gate._turns._share = 0.02
-            over = False
+        async def flood(channel: grpc.aio.Channel) -> None:
+            while not over:
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await channel.unary_unary(f"/{SERVICE}/Status")(
+                        msgspec.msgpack.encode(Status()), timeout=30
+                    )
 
-            async def flood(channel: grpc.aio.Channel) -> None:
-                while not over:
-                    with pytest.raises(grpc.aio.AioRpcError):
-                        await channel.unary_unary(f"/{SERVICE}/Status")(
-                            msgspec.msgpack.encode(Status()), timeout=30
-                        )
-
-            async with Access().channel(found.server.address) as channel:
-                floods = [asyncio.create_task(flood(channel)) for _ in range(200)]
-                totals = found.server.refusals.totals
-                await wait_until(lambda: len(found.server.gate._turns) > 150)
-                before = totals["token"]
-                await ask(channel, Access("sesame"), Status())
-                assert totals["token"] - before < 100, "the call waited for one turn, and not for two hundred"
-                over = True
-                await asyncio.gather(*floods)
-
-    asyncio.run(run())
+        async with Access().channel(found.server.address) as channel:
+            floods = [asyncio.create_task(flood(channel)) for _ in range(200)]
+            totals = found.server.refusals.totals
+            await wait_until(lambda: len(found.server.gate._turns) > 150)
+            before = totals["token"]
+            await ask(channel, Access("sesame"), Status())
+            assert totals["token"] - before < 100, "the call waited for one turn, and not for two hundred"
+            over = True
+            await asyncio.gather(*floods)

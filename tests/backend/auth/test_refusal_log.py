@@ -284,15 +284,12 @@ def _lie(found: Cluster, number: int) -> e.MessageReceived:
     return e.MessageReceived(session.peer, m.Submit(1, 99, (), ()))
 
 
-def test_a_mistaken_request_of_a_known_caller_is_answered_and_is_no_refusal(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with (
-            cluster(tmp_path, agents=False) as found,
-            Access().channel(found.server.address) as channel,
-        ):
-            for request in (Find("0"), CancelCall("nobody")):
-                with pytest.raises(CallError):
-                    await ask(channel, Access(), request)
-            assert not +found.server.refusals.totals
-
-    asyncio.run(work())
+async def test_a_mistaken_request_of_a_known_caller_is_answered_and_is_no_refusal(tmp_path: Path) -> None:
+    async with (
+        cluster(tmp_path, agents=False) as found,
+        Access().channel(found.server.address) as channel,
+    ):
+        for request in (Find("0"), CancelCall("nobody")):
+            with pytest.raises(CallError):
+                await ask(channel, Access(), request)
+        assert not +found.server.refusals.totals

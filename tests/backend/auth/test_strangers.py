@@ -24,25 +24,24 @@ REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)
 
 
 @pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.full)])
-def test_random_bytes_on_every_call_and_on_streams_harm_no_other_process(tmp_path: Path, count: int) -> None:
-    async def work() -> None:
-        async with cluster(tmp_path) as found:
-            user = found.user()
-            program = register(user, 1)
-            await runs(user, program)
-            hosts = found.server.enrolment.agents()
-            async with Access().channel(found.server.address) as channel:
-                await _call_with_nonsense(channel, count * 9 // 10)
-            await _stream_nonsense(found.server.address, "", "", count // 10)
-            assert not found.server.failure.done()
-            assert {host: agent.name for host, agent in found.server.enrolment.agents().items()} == {
-                host: agent.name for host, agent in hosts.items()
-            }
-            await runs(user, program)
-            await wait_until(lambda: len(found.server.controller.state.sessions) == 1)
-            assert not user.failures
-
-    asyncio.run(work())
+async def test_random_bytes_on_every_call_and_on_streams_harm_no_other_process(
+    tmp_path: Path, count: int
+) -> None:
+    async with cluster(tmp_path) as found:
+        user = found.user()
+        program = register(user, 1)
+        await runs(user, program)
+        hosts = found.server.enrolment.agents()
+        async with Access().channel(found.server.address) as channel:
+            await _call_with_nonsense(channel, count * 9 // 10)
+        await _stream_nonsense(found.server.address, "", "", count // 10)
+        assert not found.server.failure.done()
+        assert {host: agent.name for host, agent in found.server.enrolment.agents().items()} == {
+            host: agent.name for host, agent in hosts.items()
+        }
+        await runs(user, program)
+        await wait_until(lambda: len(found.server.controller.state.sessions) == 1)
+        assert not user.failures
 
 
 async def _call_with_nonsense(channel: grpc.aio.Channel, count: int) -> None:
@@ -99,28 +98,24 @@ def request(chance: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("count", [600, pytest.param(20_000, marks=pytest.mark.full)])
-def test_random_bytes_on_an_agents_port_harm_no_other_process(tmp_path: Path, count: int) -> None:
+async def test_random_bytes_on_an_agents_port_harm_no_other_process(tmp_path: Path, count: int) -> None:
     """Strangers are refused there. A host that is broken has the right pass, and only its own stream is cut."""
-
-    async def work() -> None:
-        async with cluster(tmp_path) as found:
-            user = found.user()
-            program = register(user, 1)
-            await runs(user, program)
-            agent, secret = found.agents[0], found.server.secret
-            totals = agent.node.refusals.totals
-            await _ask_nonsense(agent.address, count // 3)
-            assert totals["malformed"] > count // 3 * 4 // 5, "all but those that said nothing"
-            for name in ("host/1", "client/1", "who/" + "7" * 32):
-                assert not await said_on_a_stream(agent.address, opening("", name))
-            assert totals["name"] == 3
-            await _stream_nonsense(agent.address, "client/77", access.proof(secret, "client/77"), count // 3)
-            await _connect_with_nonsense(agent.address, count // 3)
-            assert not agent.ended
-            await runs(user, program)
-            assert not user.failures
-
-    asyncio.run(work())
+    async with cluster(tmp_path) as found:
+        user = found.user()
+        program = register(user, 1)
+        await runs(user, program)
+        agent, secret = found.agents[0], found.server.secret
+        totals = agent.node.refusals.totals
+        await _ask_nonsense(agent.address, count // 3)
+        assert totals["malformed"] > count // 3 * 4 // 5, "all but those that said nothing"
+        for name in ("host/1", "client/1", "who/" + "7" * 32):
+            assert not await said_on_a_stream(agent.address, opening("", name))
+        assert totals["name"] == 3
+        await _stream_nonsense(agent.address, "client/77", access.proof(secret, "client/77"), count // 3)
+        await _connect_with_nonsense(agent.address, count // 3)
+        assert not agent.ended
+        await runs(user, program)
+        assert not user.failures
 
 
 async def _connect_with_nonsense(address: str, count: int) -> None:
@@ -144,56 +139,49 @@ async def _connect_with_nonsense(address: str, count: int) -> None:
         await asyncio.gather(*(one() for _ in range(20)))
 
 
-def test_a_stranger_that_is_cut_off_in_the_middle_of_a_message_is_told(tmp_path: Path) -> None:
+async def test_a_stranger_that_is_cut_off_in_the_middle_of_a_message_is_told(tmp_path: Path) -> None:
     """The controller cannot end a stream while a message is half written. What it has begun is delivered, then the
     end."""
-
-    async def work() -> None:
-        async with cluster(tmp_path) as found:
-            node, name = found.server.node, "who/" + "7" * 32
-            node.announce("a long name " * 1_000_000, "127.0.0.1:1")  # more than fits into a socket
-            host, _, port = found.server.address.rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(opening("", name))
-            head = framing.HEAD.unpack(await reader.readexactly(framing.HEAD.size))
-            assert head[0] == framing.ANSWER
-            peer = node.names.peer_of(name, "")
-            assert peer is not None
-            await wait_until(lambda: node.connected(peer))
-            writer.write(b"nonsense" * 4)
-            await wait_until(lambda: not node.connected(peer))
-            async with asyncio.timeout(30):
-                said = await reader.read()
-            assert len(said) > 12_000_000
-            assert b"127.0.0.1:1" in said, "the message is whole"
-            writer.close()
-
-    asyncio.run(work())
+    async with cluster(tmp_path) as found:
+        node, name = found.server.node, "who/" + "7" * 32
+        node.announce("a long name " * 1_000_000, "127.0.0.1:1")  # more than fits into a socket
+        host, _, port = found.server.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(opening("", name))
+        head = framing.HEAD.unpack(await reader.readexactly(framing.HEAD.size))
+        assert head[0] == framing.ANSWER
+        peer = node.names.peer_of(name, "")
+        assert peer is not None
+        await wait_until(lambda: node.connected(peer))
+        writer.write(b"nonsense" * 4)
+        await wait_until(lambda: not node.connected(peer))
+        async with asyncio.timeout(30):
+            said = await reader.read()
+        assert len(said) > 12_000_000
+        assert b"127.0.0.1:1" in said, "the message is whole"
+        writer.close()
 
 
-def test_a_message_that_is_too_large_is_refused_and_harms_nothing(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with cluster(tmp_path) as found:
-            user = found.user()
-            program = register(user, 1)
-            large = bytes(framing.MESSAGE + 1)
-            options = (("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0))
-            async with grpc.aio.insecure_channel(found.server.address, options=options) as channel:
-                for kind in PAIRS:
-                    with pytest.raises(grpc.aio.AioRpcError) as refused:
-                        await channel.unary_unary(f"/{SERVICE}/{kind.__name__}")(
-                            large, timeout=30, metadata=versions.shown()
-                        )
-                    assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-            totals = found.server.refusals.totals
-            before = totals["oversized"]
-            begun = opening("", "who/" + "7" * 32)
-            with suppress(ConnectionError):
-                await said_on_a_stream(found.server.address, begun, packet(b"", large))
-            assert totals["oversized"] == before + 1
-            await runs(user, program)
-
-    asyncio.run(work())
+async def test_a_message_that_is_too_large_is_refused_and_harms_nothing(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        user = found.user()
+        program = register(user, 1)
+        large = bytes(framing.MESSAGE + 1)
+        options = (("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0))
+        async with grpc.aio.insecure_channel(found.server.address, options=options) as channel:
+            for kind in PAIRS:
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await channel.unary_unary(f"/{SERVICE}/{kind.__name__}")(
+                        large, timeout=30, metadata=versions.shown()
+                    )
+                assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        totals = found.server.refusals.totals
+        before = totals["oversized"]
+        begun = opening("", "who/" + "7" * 32)
+        with suppress(ConnectionError):
+            await said_on_a_stream(found.server.address, begun, packet(b"", large))
+        assert totals["oversized"] == before + 1
+        await runs(user, program)
 
 
 def test_strangers_that_have_gone_are_forgotten_and_those_still_here_keep_their_number() -> None:

@@ -66,8 +66,7 @@ def test_what_is_said_of_a_platform_is_the_same_after_it_has_travelled() -> None
     assert codes.platform_about(codes.encode_about(about)) == about
 
 
-def test_layouts_and_costs_are_the_same_after_they_have_travelled() -> None:
-    assert codes.layouts_of(codes.encode_layouts(["{1,0}", "{}"])) == ("{1,0}", "{}")
+def test_costs_are_the_same_after_they_have_travelled() -> None:
     assert codes.costs_of(codes.encode_costs({"flops": 3.0})) == {"flops": 3.0}
 
 
@@ -88,9 +87,7 @@ def test_a_text_too_long_for_an_answer_is_cut_at_a_line_and_says_so() -> None:
     assert kept == lines[: len(kept)] or kept[:-1] == lines[: len(kept) - 1]
 
 
-@pytest.mark.parametrize(
-    "read", [codes.compiled_about, codes.platform_about, codes.layouts_of, codes.costs_of, codes.text_of]
-)
+@pytest.mark.parametrize("read", [codes.compiled_about, codes.platform_about, codes.costs_of, codes.text_of])
 def test_an_answer_that_is_none_is_malformed(read: object) -> None:
     assert callable(read)
     for junk in (b"", b"\xc1", b"[1]", b"5"):

@@ -94,22 +94,19 @@ def test_a_process_that_is_no_member_changes_nothing(waiting: ThreadPoolExecutor
         assert first.result(10) == second.result(10)
 
 
-def test_nonsense_from_strangers_raises_no_error_in_the_process() -> None:
-    async def meet() -> None:
-        troubles: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: troubles.append(context))
-        server = await asyncio.start_server(Rendezvous(2, 1).come, "127.0.0.1", 0, limit=LONGEST)
-        for said in NONSENSE:
-            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-            writer.write(said)
-            writer.write_eof()
-            with suppress(ConnectionError):
-                assert await reader.read() == b""
-            writer.close()
-        server.close()
-        assert not troubles
-
-    asyncio.run(meet())
+async def test_nonsense_from_strangers_raises_no_error_in_the_process() -> None:
+    troubles: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: troubles.append(context))
+    server = await asyncio.start_server(Rendezvous(2, 1).come, "127.0.0.1", 0, limit=LONGEST)
+    for said in NONSENSE:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(said)
+        writer.write_eof()
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+    server.close()
+    assert not troubles
 
 
 @pytest.mark.parametrize("dies", ["before", "while it waits"])

@@ -6,7 +6,7 @@ import threading
 import time
 from queue import SimpleQueue
 
-from backend.devices.alarms import Alarms
+from backend.devices.timed import Alarms
 
 PATIENCE = 10.0
 

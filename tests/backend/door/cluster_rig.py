@@ -17,7 +17,7 @@ from backend.door.cluster.cluster_devices import ClusterDevices
 from backend.door.cluster.cluster_executables import ClusterExecutable, ClusterPrograms
 from backend.door.cluster.cluster_layouts import boxes_of
 from backend.door.cluster.cluster_programs import UNKNOWN, Places, executable_program
-from backend.door.protocol.dtypes import kind_of
+from backend.door.protocol.ifrt_messages import DTypeProto
 from backend.door.protocol.ifrt_shardings import ShardSpec, Tiles
 from backend.door.session.session_devices import (
     ArrayType,
@@ -42,7 +42,7 @@ from core.protocol import (
 from core.protocol import effects as e
 from core.protocol import messages as m
 
-F32 = kind_of(np.dtype(np.float32))
+F32: int = DTypeProto.KIND_F32
 ROWS = Tiles((4, 1), (), (4,), (0,))
 HOST_LOST = Blame("host-lost", "host 1 is gone", host=1)
 

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from backend.admin.children import environment
-from backend.door.server.door_process import FLAG, variables
 from backend.door.server.door_process import environment as for_jax
+from backend.door.server.door_process import variables
+from backend.xla import DEVICE_COUNT
 from seaway.cli import main
 from tests.backend.real import await_end, children_of
 
@@ -244,9 +245,9 @@ def test_an_address_that_cannot_be_is_one_clear_error(address: str, says: str) -
 
 
 def test_the_doors_environment_is_its_own() -> None:
-    given = {"XLA_FLAGS": f"--a=1 {FLAG}=3", "JAX_PLATFORMS": "proxy,cpu"}
+    given = {"XLA_FLAGS": f"--a=1 {DEVICE_COUNT}=3", "JAX_PLATFORMS": "proxy,cpu"}
     assert for_jax(16, given) == {
-        "NPROC": "64", "XLA_FLAGS": f"--a=1 {FLAG}=16", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3",
+        "NPROC": "64", "XLA_FLAGS": f"--a=1 {DEVICE_COUNT}=16", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3",
     }  # fmt: skip
     assert for_jax(None, {"TF_CPP_MIN_LOG_LEVEL": "0"}) == {"NPROC": "32"}
     assert os.environ.get("NPROC") != "64"

@@ -13,9 +13,8 @@ from experiments.bench.frame.door_server import Door, local, opened
 
 from .program_runs import DEVICES, EXAMPLES, PROGRAMS, output, python, typed
 
-FULL = dict.fromkeys(
-    ("flax_mesh.py", "scan_transformer.py"), pytest.mark.full
-)  # each takes a quarter of a minute
+# each takes a quarter of a minute
+FULL = dict.fromkeys(("flax_mesh.py", "scan_transformer.py"), pytest.mark.full)
 LOSS = re.compile(r"loss ([\d.e-]+)")
 
 

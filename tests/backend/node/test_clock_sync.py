@@ -37,57 +37,48 @@ def proof(*hosts: int) -> str:
     return access.proof(SECRET, f"clock/{','.join(map(str, hosts))}")
 
 
-def test_the_offset_of_a_clock_that_is_ahead_and_fast_is_found_within_the_bound(tmp_path: Path) -> None:
+async def test_the_offset_of_a_clock_that_is_ahead_and_fast_is_found_within_the_bound(tmp_path: Path) -> None:
     """On one machine all monotonic clocks are the same, so the true offset is the one that the test has added."""
+    async with cluster(tmp_path, agents=False) as found:
+        clock = shifted(f"{AHEAD / S:g}:100")
+        await found.agent(0, clock=HostClock(clock))
+        await found.agent(1)
+        clocks = found.server.clocks
+        last: dict[int, Any] = {}
 
-    async def work() -> None:
-        async with cluster(tmp_path, agents=False) as found:
-            clock = shifted(f"{AHEAD / S:g}:100")
-            await found.agent(0, clock=HostClock(clock))
-            await found.agent(1)
-            clocks = found.server.clocks
-            last: dict[int, Any] = {}
+        def told_more() -> bool:
+            return all(host in clocks._told and clocks._told[host] != last.get(host) for host in (0, 1))
 
-            def told_more() -> bool:
-                return all(host in clocks._told and clocks._told[host] != last.get(host) for host in (0, 1))
-
-            for _ in range(5):
-                await wait_until(told_more)
-                last.update(clocks._told)
-                for host, now in ((0, clock), (1, time.monotonic_ns)):
-                    begun, known = clocks.now(), clocks.of(host)
-                    before, shown, after = clocks.now(), now(), clocks.now()
-                    assert known is not None
-                    low, high = shown - after, shown - before  # the truth lies between these
-                    gained = drift(after - begun, 100)
-                    assert low - known["bound"] - gained <= known["offset"] <= high + known["bound"]
-                    assert (known["bound"] < WORST, known["jumps"]) == (True, 0)
-
-    asyncio.run(work())
+        for _ in range(5):
+            await wait_until(told_more)
+            last.update(clocks._told)
+            for host, now in ((0, clock), (1, time.monotonic_ns)):
+                begun, known = clocks.now(), clocks.of(host)
+                before, shown, after = clocks.now(), now(), clocks.now()
+                assert known is not None
+                low, high = shown - after, shown - before  # the truth lies between these
+                gained = drift(after - begun, 100)
+                assert low - known["bound"] - gained <= known["offset"] <= high + known["bound"]
+                assert (known["bound"] < WORST, known["jumps"]) == (True, 0)
 
 
-def test_status_and_metrics_show_the_clock_offsets(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with cluster(tmp_path, agents=False) as found:
-            await found.agent(0, clock=HostClock(shifted("1000")))
-            await wait_until(lambda: found.server.clocks.of(0))
-            status = status_of(found.server)
-            known, unknown = (host["clock"] for host in status["islands"][0]["hosts"])
-            assert abs(known["offset"] - 1000 * S) <= known["bound"]
-            assert unknown is None
-            figures = metrics.text_of(status)
-            offset = re.search(r'^seaway_clock_offset_seconds\{host="0"\} (\S+)$', figures, re.MULTILINE)
-            bound = re.search(r'^seaway_clock_bound_seconds\{host="0"\} (\S+)$', figures, re.MULTILINE)
-            assert offset is not None
-            assert bound is not None
-            assert (float(offset[1]), float(bound[1])) == (known["offset"] / S, known["bound"] / S)
-            assert 'host="1"' not in figures
-            shown = [f"{known[name] / MS:,.3f}" for name in ("offset", "bound")]
-            assert ["0", shown[0], "ms", shown[1], "ms"] in [
-                line.split() for line in table(status).splitlines()
-            ]
-
-    asyncio.run(work())
+async def test_status_and_metrics_show_the_clock_offsets(tmp_path: Path) -> None:
+    async with cluster(tmp_path, agents=False) as found:
+        await found.agent(0, clock=HostClock(shifted("1000")))
+        await wait_until(lambda: found.server.clocks.of(0))
+        status = status_of(found.server)
+        known, unknown = (host["clock"] for host in status["islands"][0]["hosts"])
+        assert abs(known["offset"] - 1000 * S) <= known["bound"]
+        assert unknown is None
+        figures = metrics.text_of(status)
+        offset = re.search(r'^seaway_clock_offset_seconds\{host="0"\} (\S+)$', figures, re.MULTILINE)
+        bound = re.search(r'^seaway_clock_bound_seconds\{host="0"\} (\S+)$', figures, re.MULTILINE)
+        assert offset is not None
+        assert bound is not None
+        assert (float(offset[1]), float(bound[1])) == (known["offset"] / S, known["bound"] / S)
+        assert 'host="1"' not in figures
+        shown = [f"{known[name] / MS:,.3f}" for name in ("offset", "bound")]
+        assert ["0", shown[0], "ms", shown[1], "ms"] in [line.split() for line in table(status).splitlines()]
 
 
 def test_with_many_hosts_status_shows_those_with_the_least_known_clocks() -> None:
@@ -210,39 +201,32 @@ def test_an_impossible_answer_is_refused_and_the_next_one_counts(wrong: bytes) -
         clock_sync.PAUSE = clocks_pause
 
 
-def test_the_clock_of_a_new_controller_is_measured_anew() -> None:
+async def test_the_clock_of_a_new_controller_is_measured_anew() -> None:
     now = [dict[str, int](start=1, ahead=0)]
-
-    async def work() -> None:
-        async with false_controller(lambda: tock(**now[0])) as address:
-            clock = HostClock()
-            clock.join(0, SECRET, address, Access())
-            await wait_until(lambda: len(clock.clock.readings) > 3)
-            first = clock.clock.readings[0].at
-            assert clock.clock.at(first) is not None
-            now[0] = {"start": 2, "ahead": AHEAD}
-            await wait_until(lambda: clock.clock.since is not None and len(clock.clock.readings) > 2)
-            assert clock.clock.at(first) is None  # the offset at that time is unknown now
-            known = clock.clock.at(clock.now())
-            assert known is not None
-            assert abs(known.offset - AHEAD) <= known.bound < WORST
-            assert (clock.refused, clock.clock.jumps) == (0, 0)
-            now[0] = {"start": 2, "ahead": 0}  # the same clock, set back
-            await wait_until(lambda: clock.clock.jumps == 1)
-            await clock.leave(0)
-
-    asyncio.run(work())
+    async with false_controller(lambda: tock(**now[0])) as address:
+        clock = HostClock()
+        clock.join(0, SECRET, address, Access())
+        await wait_until(lambda: len(clock.clock.readings) > 3)
+        first = clock.clock.readings[0].at
+        assert clock.clock.at(first) is not None
+        now[0] = {"start": 2, "ahead": AHEAD}
+        await wait_until(lambda: clock.clock.since is not None and len(clock.clock.readings) > 2)
+        assert clock.clock.at(first) is None  # the offset at that time is unknown now
+        known = clock.clock.at(clock.now())
+        assert known is not None
+        assert abs(known.offset - AHEAD) <= known.bound < WORST
+        assert (clock.refused, clock.clock.jumps) == (0, 0)
+        now[0] = {"start": 2, "ahead": 0}  # the same clock, set back
+        await wait_until(lambda: clock.clock.jumps == 1)
+        await clock.leave(0)
 
 
-def test_hosts_of_one_process_ask_once_for_all(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with cluster(tmp_path, hosts=4, agents=False) as found:
-            clock = HostClock()
-            for host in range(4):
-                await found.agent(host, clock=clock)
-            await wait_until(lambda: all(found.server.clocks.of(host) for host in range(4)))
-            last = [found.server.clocks.of(host) for host in range(4)]
-            assert len({each["offset"] for each in last if each is not None}) == 1
-            assert len(found.server.clocks._heard) == 1
-
-    asyncio.run(work())
+async def test_hosts_of_one_process_ask_once_for_all(tmp_path: Path) -> None:
+    async with cluster(tmp_path, hosts=4, agents=False) as found:
+        clock = HostClock()
+        for host in range(4):
+            await found.agent(host, clock=clock)
+        await wait_until(lambda: all(found.server.clocks.of(host) for host in range(4)))
+        last = [found.server.clocks.of(host) for host in range(4)]
+        assert len({each["offset"] for each in last if each is not None}) == 1
+        assert len(found.server.clocks._heard) == 1

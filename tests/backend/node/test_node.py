@@ -19,93 +19,78 @@ from tests.backend.test_faults import register, runs
 HOST = 0
 
 
-def test_a_peer_that_does_not_read_the_end_of_its_connection_is_left_soon(
+async def test_a_peer_that_does_not_read_the_end_of_its_connection_is_left_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The peer is alive, and never closes its end."""
     monkeypatch.setattr(node_module, "GOODBYE", 0.1)
+    async with cluster(tmp_path, agents=False) as found:
+        node, name = found.server.node, "who/" + "7" * 32
+        stranger = await dial(found.server.address, Access(), name, "")
+        peer = node.names.peer_of(name, "")
+        assert peer is not None
+        await wait_until(lambda: node.connected(peer))
+        ended = node._outboxes[peer]
+        node._hang(peer)
+        assert not node.connected(peer), "another connection of this name may come now"
+        async with asyncio.timeout(20):
+            await ended.over.wait()
+        stranger.close()
 
-    async def drive() -> None:
-        async with cluster(tmp_path, agents=False) as found:
-            node, name = found.server.node, "who/" + "7" * 32
-            stranger = await dial(found.server.address, Access(), name, "")
-            peer = node.names.peer_of(name, "")
-            assert peer is not None
+
+async def test_a_new_connection_of_a_peer_ends_the_one_before_and_only_that(tmp_path: Path) -> None:
+    async with cluster(tmp_path, agents=False) as found:
+        node, name = found.server.node, "who/" + "7" * 32
+        peer = node.names.peer_of(name, "")
+        assert peer is not None
+        kept = [await dial(found.server.address, Access(), name, "")]
+        for _ in range(3):
             await wait_until(lambda: node.connected(peer))
-            ended = node._outboxes[peer]
-            node._hang(peer)
-            assert not node.connected(peer), "another connection of this name may come now"
+            before = node._outboxes[peer]
+            kept.append(await dial(found.server.address, Access(), name, ""))
             async with asyncio.timeout(20):
-                await ended.over.wait()
-            stranger.close()
-
-    asyncio.run(drive())
-
-
-def test_a_new_connection_of_a_peer_ends_the_one_before_and_only_that(tmp_path: Path) -> None:
-    async def drive() -> None:
-        async with cluster(tmp_path, agents=False) as found:
-            node, name = found.server.node, "who/" + "7" * 32
-            peer = node.names.peer_of(name, "")
-            assert peer is not None
-            kept = [await dial(found.server.address, Access(), name, "")]
-            for _ in range(3):
-                await wait_until(lambda: node.connected(peer))
-                before = node._outboxes[peer]
-                kept.append(await dial(found.server.address, Access(), name, ""))
-                async with asyncio.timeout(20):
-                    await before.over.wait()
-                assert node.connected(peer), "the end of the old one is not the end of the new one"
-            for each in kept:
-                each.close()
-            await wait_until(lambda: not node.connected(peer))
-
-    asyncio.run(drive())
+                await before.over.wait()
+            assert node.connected(peer), "the end of the old one is not the end of the new one"
+        for each in kept:
+            each.close()
+        await wait_until(lambda: not node.connected(peer))
 
 
-def test_what_one_turn_says_to_a_peer_is_written_at_once(tmp_path: Path) -> None:
+async def test_what_one_turn_says_to_a_peer_is_written_at_once(tmp_path: Path) -> None:
     """A turn of the machine that has many messages for one peer makes one call of the system."""
-
-    async def drive() -> None:
-        async with cluster(tmp_path) as found:
-            user = found.user()
-            program = register(user, 1)
-            await runs(user, program)
-            node = user.remote.node
-            wrote: list[int] = []
-            connection = node._outboxes[CONTROLLER]
-            assert isinstance(connection, Connection)
-            connection.wrote = lambda number, nbytes: wrote.append(number)
-            node.turn(lambda: [register(user, 2, cost=cost) for cost in (1, 2, 3)])
-            assert wrote[0] == 3, "three messages in one call of the system"
-
-    asyncio.run(drive())
+    async with cluster(tmp_path) as found:
+        user = found.user()
+        program = register(user, 1)
+        await runs(user, program)
+        node = user.remote.node
+        wrote: list[int] = []
+        connection = node._outboxes[CONTROLLER]
+        assert isinstance(connection, Connection)
+        connection.wrote = lambda number, nbytes: wrote.append(number)
+        node.turn(lambda: [register(user, 2, cost=cost) for cost in (1, 2, 3)])
+        assert wrote[0] == 3, "three messages in one call of the system"
 
 
-def test_when_two_hosts_dial_each_other_the_stream_of_the_first_one_is_kept(tmp_path: Path) -> None:
+async def test_when_two_hosts_dial_each_other_the_stream_of_the_first_one_is_kept(tmp_path: Path) -> None:
     """Otherwise each host would end the other's stream by opening its own, for ever."""
-
-    async def drive() -> None:
-        async with cluster(tmp_path) as found:
-            first, second = (found.agents[host].node for host in (0, 1))
-            for _ in range(5):
-                first._want(1)
-                second._want(0)
-                async with asyncio.timeout(20):
-                    await settled(first, second)
-                # there is exactly one stream
-                await wait_until(lambda: (1 in first._dialled) != (0 in second._dialled))
-                for node, peer in ((first, 1), (second, 0)):
-                    node._hang(peer)
-                await wait_until(lambda: 1 not in first._outboxes and 0 not in second._outboxes)
-
+    async with cluster(tmp_path) as found:
+        first, second = (found.agents[host].node for host in (0, 1))
+        for _ in range(5):
             first._want(1)
-            await wait_until(lambda: first.connected(1) and second.connected(0))
-            with pytest.raises(StreamRefused, match="has a stream from here"):
-                await dial(found.agents[0].address, second.access, *second.names.mine(0))
-            assert first.connected(1)
+            second._want(0)
+            async with asyncio.timeout(20):
+                await settled(first, second)
+            # there is exactly one stream
+            await wait_until(lambda: (1 in first._dialled) != (0 in second._dialled))
+            for node, peer in ((first, 1), (second, 0)):
+                node._hang(peer)
+            await wait_until(lambda: 1 not in first._outboxes and 0 not in second._outboxes)
 
-    asyncio.run(drive())
+        first._want(1)
+        await wait_until(lambda: first.connected(1) and second.connected(0))
+        with pytest.raises(StreamRefused, match="has a stream from here"):
+            await dial(found.agents[0].address, second.access, *second.names.mine(0))
+        assert first.connected(1)
 
 
 async def settled(first: NetworkNode, second: NetworkNode) -> None:
@@ -116,16 +101,13 @@ async def settled(first: NetworkNode, second: NetworkNode) -> None:
         await asyncio.sleep(0.5)
 
 
-def test_a_link_to_a_host_that_has_restarted_elsewhere_ends_at_once(tmp_path: Path) -> None:
-    async def drive() -> None:
-        async with cluster(tmp_path) as found:
-            node = found.agents[0].node
-            node._want(1)
-            await wait_until(lambda: node.connected(1) and node.endpoint.linked(1))
-            node._hear(CONTROLLER, Address("host/1", node.directory["host/1"]))
-            assert node.endpoint.linked(1), "the same news again changes nothing"
-            node._hear(CONTROLLER, Address("host/1", "127.0.0.1:1"))
-            assert not node.endpoint.linked(1)
-            await wait_until(lambda: not node.connected(1))
-
-    asyncio.run(drive())
+async def test_a_link_to_a_host_that_has_restarted_elsewhere_ends_at_once(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        node = found.agents[0].node
+        node._want(1)
+        await wait_until(lambda: node.connected(1) and node.endpoint.linked(1))
+        node._hear(CONTROLLER, Address("host/1", node.directory["host/1"]))
+        assert node.endpoint.linked(1), "the same news again changes nothing"
+        node._hear(CONTROLLER, Address("host/1", "127.0.0.1:1"))
+        assert not node.endpoint.linked(1)
+        await wait_until(lambda: not node.connected(1))

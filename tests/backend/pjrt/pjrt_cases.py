@@ -38,7 +38,7 @@ def test_a_chain_is_enqueued_without_waiting_and_finishes_in_order(rig: Rig) -> 
     for number in range(100):
         last = work.call(f"step {number}", None, [last], [ROWS], [ROWS], exported=step)
     plan = rig.ready(work, last)
-    assert rig.devices.usage()["outstanding"] == 0
+    assert rig.usage()["outstanding"] == 0
     (made,) = rig.run(plan, rig.literal(layout(ROWS), ARRAY))
     ended = [rig.wait(e.Finished) for _ in range(100)]
     assert [each.seq for each in ended] == sorted(each.seq for each in ended)
@@ -169,12 +169,12 @@ def test_the_unused_rest_of_an_irregular_output_is_freed_soon(rig: Rig) -> None:
     x = np.where(np.arange(256) < 5, np.arange(256) + 1, -1).astype(np.float32)
     given = rig.literal(layout(vector), x)
     rig.settle()
-    before = rig.devices.usage()["bytes"]
+    before = rig.usage()["bytes"]
     _, (few,) = rig.launch(plan, 0, [given])
     rows = Shards(layout(bound)).size[0]
     assert rig.wait(e.Finished).sizes == (5,)
     rig.settle()
-    assert rig.devices.usage()["bytes"] == before + 8 * 4 < before + rows * 4
+    assert rig.usage()["bytes"] == before + 8 * 4 < before + rows * 4
     want = np.where(x > 0, x, 0)
     np.testing.assert_array_equal(rig.array(few, layout(bound)), want)
     _, (twice,) = rig.launch(plan, 1, [few])
@@ -186,7 +186,7 @@ def test_the_unused_rest_of_an_irregular_output_is_freed_soon(rig: Rig) -> None:
     for buffer in (few, twice, given):
         rig.devices.free(buffer, 1)
     rig.settle()
-    usage = rig.devices.usage()
+    usage = rig.usage()
     assert (usage["bytes"], usage["spilled_bytes"]) == (before - 256 * 4, 0)
 
 
@@ -207,12 +207,12 @@ def test_a_donated_input_is_gone_and_its_memory_taken_over(rig: Rig) -> None:
     plan = rig.ready(adding(donate=(0,)), Out(0), ident=70)
     x = rig.received(layout(ROWS), ARRAY)
     rig.settle()
-    before = rig.devices.usage()["bytes"]
+    before = rig.usage()["bytes"]
     (made,) = rig.run(plan, x)
     assert rig.wait(e.Finished).blame is None
     with pytest.raises(LookupError, match=f"buffer {x} is not on this host"):
         rig.devices.shards(x)
-    assert rig.devices.usage()["bytes"] == before
+    assert rig.usage()["bytes"] == before
     np.testing.assert_array_equal(rig.array(made, layout(ROWS)), ARRAY + ARRAY.sum())
 
 
@@ -257,12 +257,12 @@ def test_a_freed_buffer_is_freed_after_the_launches_that_were_enqueued_before(ri
     rig.wait(e.Finished)
     np.testing.assert_array_equal(rig.array(made, layout(ROWS)), ARRAY + ARRAY.sum())
     rig.settle()  # a thread frees x after the step that read it
-    held = rig.devices.usage()
+    held = rig.usage()
     rig.devices.free(made, 1)
     rig.settle()
     with pytest.raises(LookupError):
         rig.devices.shards(made)
-    freed = rig.devices.usage()
+    freed = rig.usage()
     assert (held["buffers"] - freed["buffers"], held["bytes"] - freed["bytes"]) == (
         1,
         Shards(layout(ROWS)).size[0] * 8,
@@ -272,14 +272,14 @@ def test_a_freed_buffer_is_freed_after_the_launches_that_were_enqueued_before(ri
 def test_a_buffer_goes_to_host_memory_and_comes_back(rig: Rig) -> None:
     x = rig.literal(layout(ROWS), ARRAY)
     rig.settle()
-    before = rig.devices.usage()
+    before = rig.usage()
     rig.devices.spill(e.SpillBuffer(900, x, ()))
     assert rig.wait(e.Copied, seq=900).blame is None
-    out = rig.devices.usage()
+    out = rig.usage()
     assert out["bytes"] < before["bytes"]
     assert out["spilled_bytes"] == before["spilled_bytes"] + ARRAY.nbytes
     np.testing.assert_array_equal(rig.array(x, layout(ROWS)), ARRAY)
     rig.devices.restore(e.RestoreBuffer(901, x, ()))
     assert rig.wait(e.Copied, seq=901).blame is None
-    assert rig.devices.usage() == before
+    assert rig.usage() == before
     np.testing.assert_array_equal(rig.array(x, layout(ROWS)), ARRAY)

@@ -132,7 +132,7 @@ class Member:
         }
 
     def usage(self) -> dict[str, int]:
-        return dict(self.rig.devices.usage())
+        return dict(self.rig.usage())
 
 
 def main() -> None:

@@ -192,6 +192,15 @@ class Rig:
             known.update(zip(gang.outputs, outputs, strict=True))
         return [known[slot] for slot in plan.results]
 
+    def usage(self) -> dict[str, int]:
+        devices = self.devices
+        store = devices._store
+        return {
+            "buffers": len(store), "bytes": max(store.bytes.values(), default=0), "spilled_bytes": store.spilled,
+            "outstanding": devices._completions.outstanding, "held": devices._launcher.held,
+            "compiled": devices._codes.compiled,
+        }  # fmt: skip
+
     def settle(self) -> None:
         """Wait until the enqueueing thread has carried out all commands."""
         self.devices._line.ask(lambda: None)

@@ -64,13 +64,13 @@ def test_nothing_is_launched_behind_a_failed_launch_until_it_is_abandoned(rig: R
     held, (made,) = rig.launch(plan, 0, [x])
     gone, _ = rig.launch(plan, 0, [x])
     rig.settle()
-    assert rig.devices.usage()["held"] == 2
+    assert rig.usage()["held"] == 2
     rig.devices.abandon([gone])
     rig.settle()
-    assert rig.devices.usage()["held"] == 2
+    assert rig.usage()["held"] == 2
     rig.devices.abandon([failed])
     assert rig.wait(e.Finished, seq=held).blame is None
-    assert rig.devices.usage()["held"] == 0
+    assert rig.usage()["held"] == 0
     np.testing.assert_array_equal(rig.array(made, layout(ROWS)), ARRAY + ARRAY.sum())
     assert not [said for said in rig.seen if getattr(said, "seq", -1) in (gone, failed)]
     with pytest.raises(LookupError, match=f"buffer {void} holds nothing"):
@@ -265,9 +265,9 @@ def test_the_same_code_in_another_plan_is_not_compiled_again(rig: Rig) -> None:
     work = Work(MESH, ROWS)
     work.call("triple", lambda x: 3 * x, [Arg(0)], [ROWS], [ROWS])
     rig.ready(work, Out(0), ident=91)
-    compiled = rig.devices.usage()["compiled"]
+    compiled = rig.usage()["compiled"]
     plan = rig.ready(work, Out(0), ident=92)
-    assert rig.devices.usage()["compiled"] == compiled
+    assert rig.usage()["compiled"] == compiled
     (made,) = rig.run(plan, rig.literal(layout(ROWS), ARRAY))
     rig.wait(e.Finished)
     np.testing.assert_array_equal(rig.array(made, layout(ROWS)), 3 * ARRAY)

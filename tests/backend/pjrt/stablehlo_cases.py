@@ -8,11 +8,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import pytest
 
 from backend.contents import StableHLOCode, stablehlo_code
-from backend.pjrt.executable_cache import ExecutableCache
+from backend.pjrt.code.executable_cache import ExecutableCache
 from core.model.place import Grid, Place, line
 from core.model.plan import Layout, Plan
 from core.model.program import Arg
@@ -234,7 +235,7 @@ def test_a_probe_is_told_what_only_compiling_tells_and_the_program_behind_it_is_
     rig: Rig,
 ) -> None:
     program = lowered(lambda x: (x.T, x.sum()), MESH, [ROWS])
-    before = rig.devices.usage()["compiled"]
+    before = rig.usage()["compiled"]
     plan, said = compiled(rig, probe(program, MESH))
     assert said.blame is None
     about = stablehlo_code.compiled_about(said.about)
@@ -247,7 +248,7 @@ def test_a_probe_is_told_what_only_compiling_tells_and_the_program_behind_it_is_
     assert about.fingerprint
     makes = [value((4, 8), ("y", "x")), value(())]
     real = ready(rig, raw("real", program, MESH, [ROWS], makes))
-    assert rig.devices.usage()["compiled"] == before + 1
+    assert rig.usage()["compiled"] == before + 1
     found, total = outcome(rig, real, rig.literal(layout(ROWS), ARRAY))
     np.testing.assert_array_equal(found, ARRAY.T)
     assert total == ARRAY.sum()
@@ -259,12 +260,12 @@ def test_a_probe_is_told_what_only_compiling_tells_and_the_program_behind_it_is_
 
 def test_the_program_is_told_as_text_and_what_it_costs(rig: Rig) -> None:
     program = lowered(lambda x: x @ x.T, (1,), [WHOLE])
-    before = rig.devices.usage()["compiled"]
+    before = rig.usage()["compiled"]
     _, said = compiled(rig, probe(program, (1,), "text"), ONE)
     assert stablehlo_code.text_of(said.about).startswith("HloModule jit")
     _, said = compiled(rig, probe(program, (1,), "costs"), ONE)
     assert stablehlo_code.costs_of(said.about)["flops"] >= 2 * 8 * 8 * 4
-    assert rig.devices.usage()["compiled"] == before + 1
+    assert rig.usage()["compiled"] == before + 1
 
 
 def test_devices_and_layouts_are_told_without_a_program(rig: Rig) -> None:
@@ -281,9 +282,9 @@ def test_devices_and_layouts_are_told_without_a_program(rig: Rig) -> None:
     assert "asks 'platform' and has no program to run" in blame.cause
     works = raw("layouts", b"", (8,), [SPLIT, value((), dtype="int4")], [], question="layout")
     _, said = compiled(rig, works)
-    assert stablehlo_code.layouts_of(said.about) in (
-        ("{1,0}", "{}"),
-        ("{1,0}", "{:E(4)}"),
+    assert msgspec.msgpack.decode(said.about) in (
+        ["{1,0}", "{}"],
+        ["{1,0}", "{:E(4)}"],
     )  # by jaxlib's version
 
 
@@ -384,9 +385,9 @@ def test_an_executable_is_loaded_from_the_cache_and_a_damaged_one_compiled_again
             if damaged:
                 (kept,) = (tmp_path / "executables").iterdir()
                 kept.write_bytes(kept.read_bytes()[:100])
-            known = rig.devices.usage()["compiled"]
+            known = rig.usage()["compiled"]
             plan = ready(rig, work)
-            assert rig.devices.usage()["compiled"] == known + compilations
+            assert rig.usage()["compiled"] == known + compilations
             (found,) = outcome(rig, plan, rig.literal(layout(ROWS), ARRAY))
             np.testing.assert_array_equal(found, ARRAY * 11)
     finally:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from backend.pjrt.compile_threads import LEFT, LOWEST, CompileJob, CompileThreads
+from backend.pjrt.code.compile_threads import LEFT, LOWEST, CompileJob, CompileThreads
 
 PATIENCE = 60.0  # seconds, after which a wait has failed
 

@@ -7,16 +7,16 @@ import random
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 
 import pytest
 
-from backend.pjrt.enqueue_thread import EnqueueThread
+from backend.pjrt.worker_thread import EnqueueThread
 from backend.streams import LentReading
 from backend.streams.lent_reading import LONG
-from tests.backend.streams.rig import PATIENCE, End, drive, packet, pair, say
+from tests.backend.streams.rig import PATIENCE, End, packet, pair, say
 
 BLOCKED = 10 * LONG / 1e9  # seconds
 
@@ -83,29 +83,19 @@ async def a_host() -> AsyncIterator[tuple[Host, End]]:
         assert await asyncio.to_thread(host.line.end)
 
 
-def driven(work: Callable[[Host, End], Coroutine[None, None, None]]) -> None:
-    async def whole() -> None:
-        async with a_host() as (host, there):
-            await work(host, there)
-
-    drive(whole())
-
-
 # --- who reads --------------------------------------------------------------------------------------------------------
 
 
-def test_what_comes_while_there_is_no_work_is_taken_by_the_thread() -> None:
-    async def work(host: Host, there: End) -> None:
+async def test_what_comes_while_there_is_no_work_is_taken_by_the_thread() -> None:
+    async with a_host() as (host, there):
         for number in range(3):
             say(there, packet(b"message"))
             await host.got(number + 1)
         assert set(host.threads) == {host.line.ident}
 
-    driven(work)
 
-
-def test_what_a_message_causes_is_done_by_the_thread_that_took_it_after_the_node_has_decided() -> None:
-    async def work(host: Host, there: End) -> None:
+async def test_what_a_message_causes_is_done_by_the_thread_that_took_it_after_the_node_has_decided() -> None:
+    async with a_host() as (host, there):
         order: list[str] = []
 
         def take(message: bytes) -> None:
@@ -117,11 +107,9 @@ def test_what_a_message_causes_is_done_by_the_thread_that_took_it_after_the_node
         await until(lambda: len(order) == 4)
         assert order == ["decided", "decided", "done True", "done True"]
 
-    driven(work)
 
-
-def test_the_loop_reads_while_one_piece_of_work_takes_long_and_the_thread_again_after_it() -> None:
-    async def work(host: Host, there: End) -> None:
+async def test_the_loop_reads_while_one_piece_of_work_takes_long_and_the_thread_again_after_it() -> None:
+    async with a_host() as (host, there):
         go_on = threading.Event()
         host.line.do(go_on.wait, PATIENCE)
         say(there, packet(b"abandon"))
@@ -134,11 +122,9 @@ def test_the_loop_reads_while_one_piece_of_work_takes_long_and_the_thread_again_
         await host.got(2)
         assert host.threads[1] == host.line.ident
 
-    driven(work)
 
-
-def test_a_thread_with_much_short_work_reads_in_between() -> None:
-    async def work(host: Host, there: End) -> None:
+async def test_a_thread_with_much_short_work_reads_in_between() -> None:
+    async with a_host() as (host, there):
         over = threading.Event()
 
         def again() -> None:
@@ -151,11 +137,9 @@ def test_a_thread_with_much_short_work_reads_in_between() -> None:
         await host.got(1)
         over.set()
 
-    driven(work)
 
-
-def test_nobody_looks_while_the_thread_has_nothing_to_do() -> None:
-    async def work(host: Host, there: End) -> None:
+async def test_nobody_looks_while_the_thread_has_nothing_to_do() -> None:
+    async with a_host() as (host, _):
         host.line.do(time.sleep, 0.02)
         await until(lambda: host.looks > 1)
         await until(lambda: not host.lent._looks)
@@ -163,12 +147,10 @@ def test_nobody_looks_while_the_thread_has_nothing_to_do() -> None:
         await asyncio.sleep(0.05)
         assert host.looks == before
 
-    driven(work)
-
 
 @pytest.mark.parametrize("seed", range(3))
-def test_while_reading_changes_hands_every_frame_is_taken_once_and_in_order(seed: int) -> None:
-    async def work(host: Host, there: End) -> None:
+async def test_while_reading_changes_hands_every_frame_is_taken_once_and_in_order(seed: int) -> None:
+    async with a_host() as (host, there):
         chance = random.Random(seed)
         sent = [
             packet(b"%d" % number, chance.randbytes(chance.choice([0, 0, 100_000]))) for number in range(300)
@@ -183,24 +165,19 @@ def test_while_reading_changes_hands_every_frame_is_taken_once_and_in_order(seed
         assert host.here.frames == sent
         assert len(set(host.threads)) == 2
 
-    driven(work)
 
-
-def test_frames_beyond_a_slice_are_taken_without_waiting_for_others_to_come() -> None:
-    async def work(host: Host, there: End) -> None:
+async def test_frames_beyond_a_slice_are_taken_without_waiting_for_others_to_come() -> None:
+    async with a_host() as (host, there):
         await until(lambda: host.lent.fileno() >= 0)
         host.here.connection._arrived = host.take_one_at_a_time
         say(there, *(packet(b"%d" % number) for number in range(50)))
         await host.got(50)
 
-    driven(work)
-
 
 @pytest.mark.parametrize("attempt", range(6))
-def test_a_stream_that_ends_while_frames_are_left_is_let_go(attempt: int) -> None:
+async def test_a_stream_that_ends_while_frames_are_left_is_let_go(attempt: int) -> None:
     """The thread, which has the reading while the loop asks for it, must not read on at once for ever."""
-
-    async def work(host: Host, there: End) -> None:
+    async with a_host() as (host, there):
         await until(lambda: host.lent.fileno() >= 0)
         host.here.connection._arrived = host.take_one_at_a_time
         host.take = lambda message: (
@@ -209,14 +186,13 @@ def test_a_stream_that_ends_while_frames_are_left_is_let_go(attempt: int) -> Non
         say(there, *(packet(b"%d" % number) for number in range(50)))
         await until(host.here.connection.over.is_set)
 
-    driven(work)
-
 
 # --- the node's lock --------------------------------------------------------------------------------------------------
 
 
-def test_who_has_the_node_may_wait_for_work_of_the_thread() -> None:
-    async def work(host: Host, there: End) -> None:
+async def test_who_has_the_node_may_wait_for_work_of_the_thread() -> None:
+    async with a_host() as (host, there):
+
         def ask() -> int:
             with host.lock:
                 say(there, packet(b"message"))  # so that the thread wants the node, too
@@ -227,11 +203,9 @@ def test_who_has_the_node_may_wait_for_work_of_the_thread() -> None:
             assert await asyncio.to_thread(ask) == 7
         await host.got(1)
 
-    driven(work)
 
-
-def test_a_node_that_decides_in_the_thread_may_ask_for_work_behind_what_it_has_decided() -> None:
-    async def work(host: Host, there: End) -> None:
+async def test_a_node_that_decides_in_the_thread_may_ask_for_work_behind_what_it_has_decided() -> None:
+    async with a_host() as (host, there):
         found: list[int] = []
 
         def take(message: bytes) -> None:
@@ -243,14 +217,12 @@ def test_a_node_that_decides_in_the_thread_may_ask_for_work_behind_what_it_has_d
         await until(lambda: len(found) == 2)
         assert found == [1, 2]
 
-    driven(work)
-
 
 # --- between pieces of work -------------------------------------------------------------------------------------------
 
 
-def test_what_the_thread_wants_to_tell_later_is_told_although_nothing_comes() -> None:
-    async def work(host: Host, there: End) -> None:
+async def test_what_the_thread_wants_to_tell_later_is_told_although_nothing_comes() -> None:
+    async with a_host() as (host, _):
         told: Future[float] = Future()
         due = time.monotonic() + 0.03
 
@@ -266,11 +238,10 @@ def test_what_the_thread_wants_to_tell_later_is_told_although_nothing_comes() ->
         host.line.do(lambda: None)
         assert await asyncio.wait_for(asyncio.wrap_future(told), PATIENCE) >= due
 
-    driven(work)
 
+async def test_an_unexpected_error_is_told_and_the_thread_goes_on() -> None:
+    async with a_host() as (host, _):
 
-def test_an_unexpected_error_is_told_and_the_thread_goes_on() -> None:
-    async def work(host: Host, there: End) -> None:
         def fail() -> None:
             raise ZeroDivisionError("as a test wants it")
 
@@ -279,25 +250,21 @@ def test_an_unexpected_error_is_told_and_the_thread_goes_on() -> None:
         assert [type(error) for error in host.errors] == [ZeroDivisionError]
         host.errors.clear()
 
-    driven(work)
-
 
 # --- ends -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_that_the_other_end_closes_ends_while_it_is_lent() -> None:
-    async def work(host: Host, there: End) -> None:
+async def test_a_stream_that_the_other_end_closes_ends_while_it_is_lent() -> None:
+    async with a_host() as (host, there):
         await until(lambda: host.lent.fileno() >= 0)
         there.close()
         assert await host.here.over() == "the other end has closed the connection"
         assert host.lent.fileno() == -1
 
-    driven(work)
-
 
 @pytest.mark.parametrize("busy", [False, True])
-def test_a_stream_is_closed_while_it_is_lent(busy: bool) -> None:
-    async def work(host: Host, there: End) -> None:
+async def test_a_stream_is_closed_while_it_is_lent(busy: bool) -> None:
+    async with a_host() as (host, there):
         await until(lambda: host.lent.fileno() >= 0)
         await asyncio.sleep(BLOCKED)  # by now the thread waits for the stream in poll
         if busy:
@@ -306,11 +273,9 @@ def test_a_stream_is_closed_while_it_is_lent(busy: bool) -> None:
         assert await host.here.over() == "no longer wanted"
         await there.over()
 
-    driven(work)
 
-
-def test_a_stream_is_not_closed_while_the_thread_reads_it() -> None:
-    async def work(host: Host, there: End) -> None:
+async def test_a_stream_is_not_closed_while_the_thread_reads_it() -> None:
+    async with a_host() as (host, there):
         taking, go_on = threading.Event(), threading.Event()
 
         def take(message: bytes) -> None:
@@ -329,11 +294,9 @@ def test_a_stream_is_not_closed_while_the_thread_reads_it() -> None:
             b"one"
         ]  # nothing is taken from a closed stream
 
-    driven(work)
 
-
-def test_the_next_stream_is_read_instead_of_one_that_was_given_up() -> None:
-    async def work(host: Host, there: End) -> None:
+async def test_the_next_stream_is_read_instead_of_one_that_was_given_up() -> None:
+    async with a_host() as (host, _):
         await until(lambda: host.lent.fileno() >= 0)
         one, other = socket.socketpair()
         first, host.here = host.here, End(one)
@@ -348,5 +311,3 @@ def test_the_next_stream_is_read_instead_of_one_that_was_given_up() -> None:
         assert first.connection.over.is_set()
         host.here.close()
         far.close()
-
-    driven(work)

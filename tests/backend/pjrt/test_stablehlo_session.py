@@ -15,11 +15,11 @@ import pytest
 
 from backend.contents import stablehlo_code
 from tests.backend.real import Real, children_of
+from tests.backend.sandbox.test_stablehlo_check import DEADLY, calling
 
 from .pjrt_rig import value
 from .raw_client import Failed, RawClient
 from .stablehlo_rig import artifact, lowered
-from .test_stablehlo_check import DEADLY, calling
 
 HOSTS, EACH = 2, 2
 DEVICES = HOSTS * EACH

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import seaway as sw
-from backend.pjrt.launchable_code import lower
+from backend.pjrt.code.launchable_code import lower
 from backend.pjrt.world import WorldMembership
 from core.model.plan import Gang, Plan
 from seaway.costs.topologies import example, find

@@ -35,9 +35,8 @@ def test_no_call_is_answered_without_the_token(tmp_path: Path) -> None:
     async def refused(
         channel: grpc.aio.Channel, name: str, shown: tuple[tuple[str, str | bytes], ...]
     ) -> None:
-        call = channel.stream_unary(f"/{SERVICE}/{name}")(
-            metadata=shown, timeout=20
-        )  # its message does not come
+        # its message does not come
+        call = channel.stream_unary(f"/{SERVICE}/{name}")(metadata=shown, timeout=20)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call
         assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED, (name, shown)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from backend.agent import agent_cli
-from backend.agent.tpu_metadata import TpuSeat, seat
+from backend.agent.agent_machine import TpuSeat, seat
 from backend.auth.access import AccessRefused
 from backend.node.calls import CallError
 from backend.server import controller_cli

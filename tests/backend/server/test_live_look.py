@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -15,14 +13,6 @@ from core.record import LiveLook, Look, TraceCursor
 from tests.backend.cluster import Cluster, User, chain, cluster
 
 PATIENCE = 10.0
-
-
-def driven(folder: Path, work: Callable[[Cluster], Awaitable[None]], **options: object) -> None:
-    async def drive() -> None:
-        async with asyncio.timeout(60), cluster(folder, **options) as found:  # type: ignore[arg-type]
-            await work(found)
-
-    asyncio.run(drive())
 
 
 async def look(found: Cluster, request: Look | None = None, access: Access | None = None) -> LiveLook:
@@ -47,8 +37,8 @@ def registered(user: User) -> int:
     return number
 
 
-def test_it_tells_of_islands_hosts_clients_and_all_that_has_run(tmp_path: Path) -> None:
-    async def work(found: Cluster) -> None:
+async def test_it_tells_of_islands_hosts_clients_and_all_that_has_run(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
         user = found.user("ann")
         await ran(user, registered(user))
         seen = await look(found)
@@ -67,11 +57,9 @@ def test_it_tells_of_islands_hosts_clients_and_all_that_has_run(tmp_path: Path) 
         assert seen.trace.column("runs", "ended")[0] > 0
         assert seen.began < seen.now
 
-    driven(tmp_path, work)
 
-
-def test_a_second_look_has_only_what_is_new(tmp_path: Path) -> None:
-    async def work(found: Cluster) -> None:
+async def test_a_second_look_has_only_what_is_new(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
         user = found.user("ann")
         program = registered(user)
         await ran(user, program)
@@ -84,38 +72,30 @@ def test_a_second_look_has_only_what_is_new(tmp_path: Path) -> None:
         assert len(new.trace.column("gangs", "seq")) == 3
         assert min(new.trace.column("gangs", "seq")) > max(first.trace.column("gangs", "seq"))
 
-    driven(tmp_path, work)
 
-
-def test_one_who_knew_another_controller_gets_all_of_it(tmp_path: Path) -> None:
-    async def work(found: Cluster) -> None:
+async def test_one_who_knew_another_controller_gets_all_of_it(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
         user = found.user("ann")
         await ran(user, registered(user))
         stranger = Look("of another start", TraceCursor({"gangs": 1 << 40, "runs": 1 << 40}, {}, 99))
         assert len((await look(found, stranger)).trace.column("gangs", "seq")) == 3
 
-    driven(tmp_path, work)
 
-
-def test_hosts_are_described_only_if_that_is_asked_for(tmp_path: Path) -> None:
-    async def work(found: Cluster) -> None:
+async def test_hosts_are_described_only_if_that_is_asked_for(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
         assert (await look(found, Look(hosts=False))).hosts == ()
 
-    driven(tmp_path, work)
 
-
-def test_without_the_token_nobody_is_told_anything(tmp_path: Path) -> None:
-    async def work(found: Cluster) -> None:
+async def test_without_the_token_nobody_is_told_anything(tmp_path: Path) -> None:
+    async with cluster(tmp_path, access=Access("secret")) as found:
         for shown in (Access(), Access("wrong")):
             with pytest.raises(CallError, match="token"):
                 await look(found, access=shown)
         assert (await look(found)).view is not None
 
-    driven(tmp_path, work, access=Access("secret"))
 
-
-def test_a_cursor_that_makes_no_sense_is_answered_and_hurts_nobody(tmp_path: Path) -> None:
-    async def work(found: Cluster) -> None:
+async def test_a_cursor_that_makes_no_sense_is_answered_and_hurts_nobody(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
         user = found.user("ann")
         program = registered(user)
         await ran(user, program)
@@ -123,5 +103,3 @@ def test_a_cursor_that_makes_no_sense_is_answered_and_hurts_nobody(tmp_path: Pat
         odd = TraceCursor({"gangs": -5, "nothing": 7}, {"gangs": [-1, 1 << 60], "runs": [3] * 1000}, -4, -1)
         assert (await look(found, Look(mine, odd))).identity == mine
         await ran(user, program)
-
-    driven(tmp_path, work)

@@ -12,8 +12,7 @@ import pytest
 
 import seaway as sw
 from backend.server.controller_cli import main
-from tests.backend.real import Real
-from tests.backend.test_faults import driven
+from tests.backend.real import Real, real
 
 OLD = "this --state is an older copy, or another one"
 
@@ -58,12 +57,12 @@ def is_lost(kept: Any) -> None:
         put()
 
 
-def test_an_older_state_is_refused_by_name_and_the_newest_finds_all_and_to_forget_begins_anew(
+async def test_an_older_state_is_refused_by_name_and_the_newest_finds_all_and_to_forget_begins_anew(
     tmp_path: Path,
 ) -> None:
     """The copy is of the first start: the start that it makes has the number of the second, which hosts have served."""
+    async with real(tmp_path, hosts=1, devices_per_host=1, platform="cpu", lease=5.0) as found:
 
-    async def work(found: Real) -> None:
         def program() -> None:
             old = copy(found, "old")
             again(found)
@@ -94,8 +93,6 @@ def test_an_older_state_is_refused_by_name_and_the_newest_finds_all_and_to_forge
 
         await asyncio.to_thread(program)
         assert found.agents[0].process.poll() is None  # it has begun anew by itself
-
-    driven(tmp_path, work, hosts=1, devices_per_host=1, platform="cpu", lease=5.0)
 
 
 def test_to_forget_needs_a_state(capsys: pytest.CaptureFixture[str]) -> None:

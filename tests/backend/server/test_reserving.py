@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +43,12 @@ class Pauses(Policy):
 """
 
 
-def driven(folder: Path, work: Any, policy: str, *options: str) -> None:
+@asynccontextmanager
+async def driven(folder: Path, policy: str, *options: str) -> AsyncIterator[Real]:
     (folder / "mine.py").write_text(POLICY)
-
-    async def drive() -> None:
-        given = ("--policy", f"{folder / 'mine.py'}:{policy}", *options)
-        async with asyncio.timeout(120), real(folder, options=given) as found:
-            await work(found)
-
-    asyncio.run(drive())
+    given = ("--policy", f"{folder / 'mine.py'}:{policy}", *options)
+    async with asyncio.timeout(120), real(folder, options=given) as found:
+        yield found
 
 
 def kept(status: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -61,8 +60,10 @@ def kept(status: dict[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_a_restarted_controller_keeps_nothing_for_runs_that_the_restart_has_ended(tmp_path: Path) -> None:
-    async def work(found: Real) -> None:
+async def test_a_restarted_controller_keeps_nothing_for_runs_that_the_restart_has_ended(
+    tmp_path: Path,
+) -> None:
+    async with driven(tmp_path, "Waits") as found:
         user = found.user()
         short, long = register(user, 3), register(user, 3, cost=20 * COST)
         await runs(user, short)
@@ -86,13 +87,10 @@ def test_a_restarted_controller_keeps_nothing_for_runs_that_the_restart_has_ende
         await asyncio.wait_for(runs(user, short), 10)
         assert not user.failures
 
-    driven(tmp_path, work, "Waits")
 
-
-def test_the_end_of_a_reservation_comes_in_each_life_of_a_controller(tmp_path: Path) -> None:
+async def test_the_end_of_a_reservation_comes_in_each_life_of_a_controller(tmp_path: Path) -> None:
     """It is told to end while devices are kept: the run ends first."""
-
-    async def work(found: Real) -> None:
+    async with driven(tmp_path, "Pauses") as found:
         user = found.user()
         program = register(user, 2)
         run = user.submit(program, TINY)
@@ -104,15 +102,12 @@ def test_the_end_of_a_reservation_comes_in_each_life_of_a_controller(tmp_path: P
         await found.ready()
         await asyncio.wait_for(runs(user, program), 20)
 
-    driven(tmp_path, work, "Pauses")
 
-
-def test_the_log_of_a_controller_that_was_killed_while_it_kept_devices_is_replayed(
+async def test_the_log_of_a_controller_that_was_killed_while_it_kept_devices_is_replayed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "run.log"
-
-    async def work(found: Real) -> None:
+    async with driven(tmp_path, "Waits", "--record", str(log)) as found:
         user = found.user()
         user.submit(register(user, 1, cost=20 * COST), TINY)
         await found.until(kept)
@@ -121,8 +116,6 @@ def test_the_log_of_a_controller_that_was_killed_while_it_kept_devices_is_replay
             await asyncio.sleep(0.1)
             await found.status()
         found.controller.kill()
-
-    driven(tmp_path, work, "Waits", "--record", str(log))
     mine = f"{tmp_path / 'mine.py'}:Waits"
     assert main(["replay", str(log), "--partial", "--policy", mine, "--save", str(tmp_path / "trace")]) == 0
     assert "the same commands, to the byte" in capsys.readouterr().out

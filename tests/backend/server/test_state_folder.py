@@ -103,7 +103,7 @@ def test_a_host_that_does_not_know_which_code_is_in_use_drops_nothing() -> None:
     assert len(blobs) == 2
 
 
-def test_code_of_registered_programs_is_in_use(tmp_path: Path) -> None:
+async def test_code_of_registered_programs_is_in_use(tmp_path: Path) -> None:
     import msgspec
 
     def program(code: str) -> Program:
@@ -112,19 +112,16 @@ def test_code_of_registered_programs_is_in_use(tmp_path: Path) -> None:
             made, computations=(msgspec.structs.replace(made.computations[0], code=code),)
         )
 
-    async def work() -> None:
-        async with cluster(tmp_path, agents=False) as found:
-            user = found.user()
-            user.call(lambda client, now: client.register(program("a" * 64), now))
-            gone = user.call(lambda client, now: client.register(program("b" * 64), now))
-            user.call(lambda client, now: client.unregister(gone, now))
-            user.call(lambda client, now: client.register(program("c" * 64), now))
-            async with asyncio.timeout(20):
-                while "c" * 64 not in found.server._code_in_use():
-                    await asyncio.sleep(0.01)
-            assert found.server._code_in_use() == {"a" * 64, "c" * 64}
-
-    asyncio.run(work())
+    async with cluster(tmp_path, agents=False) as found:
+        user = found.user()
+        user.call(lambda client, now: client.register(program("a" * 64), now))
+        gone = user.call(lambda client, now: client.register(program("b" * 64), now))
+        user.call(lambda client, now: client.unregister(gone, now))
+        user.call(lambda client, now: client.register(program("c" * 64), now))
+        async with asyncio.timeout(20):
+            while "c" * 64 not in found.server._code_in_use():
+                await asyncio.sleep(0.01)
+        assert found.server._code_in_use() == {"a" * 64, "c" * 64}
 
 
 def test_limits_are_in_mebibytes() -> None:

@@ -102,25 +102,15 @@ def pair() -> tuple[End, End]:
     return End(here), End(there)
 
 
-Work = Callable[[End, End], Coroutine[Any, Any, None]]
-
-
-async def with_both(ends: tuple[End, End], work: Work) -> None:
-    """Does the work with the two ends of a stream, and closes them."""
+@asynccontextmanager
+async def both(ends: tuple[End, End] | None = None) -> AsyncIterator[tuple[End, End]]:
+    """The two ends of a stream, neither started; both are closed at last."""
+    ends = ends or pair()
     try:
-        await work(*ends)
+        yield ends
     finally:
         for end in ends:
             end.close()
-
-
-def driven(work: Work, loop: str = "uvloop") -> None:
-    """Does the work with the two ends of a stream; neither is started."""
-
-    async def whole() -> None:
-        await with_both(pair(), work)
-
-    drive(whole(), LOOPS[loop])
 
 
 def packet(message: bytes, contents: Contents = NO_CONTENTS) -> StreamFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import socket
 import threading
@@ -16,13 +15,13 @@ from backend.streams import connection
 from backend.wire import framing
 from backend.wire.framing import PACKET, Address, Contents
 
-from .rig import LOOPS, PATIENCE, End, drive, driven, either_loop, in_threads, joined, packet, pair, say, talk
+from .rig import PATIENCE, End, both, either_loop, in_threads, joined, packet, pair, say, talk
 
 # --- threads ----------------------------------------------------------------------------------------------------------
 
 
 @either_loop
-def test_frames_of_several_threads_arrive_whole_and_in_the_order_of_each_thread(loop: str) -> None:
+async def test_frames_of_several_threads_arrive_whole_and_in_the_order_of_each_thread(loop: str) -> None:
     threads, each_says = 6, 300
     chances = [random.Random(number) for number in range(threads)]
     sent = [
@@ -33,8 +32,7 @@ def test_frames_of_several_threads_arrive_whole_and_in_the_order_of_each_thread(
         ]
         for number, chance in enumerate(chances)
     ]  # fmt: skip
-
-    async def work(left: End, right: End) -> None:
+    async with both() as (left, right):
         right.start()
         left.start()
         await joined(in_threads(threads, lambda number: talk(left, sent[number])))
@@ -42,11 +40,9 @@ def test_frames_of_several_threads_arrive_whole_and_in_the_order_of_each_thread(
         for number in range(threads):
             assert [each for each in found if each.message[0] == number] == sent[number]
 
-    driven(work, loop)
 
-
-def test_a_message_of_a_driver_arrives_between_the_packets_around_it() -> None:
-    async def work(left: End, right: End) -> None:
+async def test_a_message_of_a_driver_arrives_between_the_packets_around_it() -> None:
+    async with both() as (left, right):
         right.start()
         left.connection.put(PACKET, b"before")
         left.connection.mention(Address("host/1", "127.0.0.1:1"))
@@ -57,57 +53,47 @@ def test_a_message_of_a_driver_arrives_between_the_packets_around_it() -> None:
         assert [each.kind for each in found] == [PACKET, framing.ADDRESS, PACKET]
         assert framing.read(*found[1][:2]) == Address("host/1", "127.0.0.1:1")
 
-    driven(work)
 
-
-def test_what_is_written_is_counted_once() -> None:
+async def test_what_is_written_is_counted_once() -> None:
     counted = [0, 0]
 
     def wrote(number: int, nbytes: int) -> None:
         counted[0] += number
         counted[1] += nbytes
 
-    async def work(left: End, right: End) -> None:
+    async with both() as (left, right):
         left.connection.wrote = wrote
         right.start()
         say(left, *(packet(b"message", b"contents") for _ in range(1000)))
         await right.got(1000)
         assert counted == [1000, 1000 * (framing.HEAD.size + 15)]
 
-    driven(work)
-
 
 # --- a peer that does not read ----------------------------------------------------------------------------------------
 
 
 @either_loop
-def test_a_peer_that_reads_late_loses_nothing_and_nobody_waits_for_it(loop: str) -> None:
+async def test_a_peer_that_reads_late_loses_nothing_and_nobody_waits_for_it(loop: str) -> None:
     sent = [packet(str(number).encode(), bytes([number % 256]) * 100_000) for number in range(200)]
-
-    async def work(left: End, right: End) -> None:
+    async with both() as (left, right):
         begun = sent[:100]
         say(left, *begun)  # returns, though most of it cannot be written
         await joined(in_threads(1, lambda number: say(left, *sent[100:])))
         right.start()
         assert await right.got(len(sent)) == sent
 
-    driven(work, loop)
-
 
 @either_loop
-def test_large_contents_cross_both_ways_at_once(loop: str) -> None:
+async def test_large_contents_cross_both_ways_at_once(loop: str) -> None:
     """64 MiB each way: more than any buffer of the system between them holds."""
     chance = random.Random(1)
     there, back = ([packet(b"%d" % at, chance.randbytes(16 << 20)) for at in range(4)] for _ in range(2))
-
-    async def work(left: End, right: End) -> None:
+    async with both() as (left, right):
         left.start()
         right.start()
         await joined(in_threads(2, lambda number: say((left, right)[number], *(there, back)[number])))
         assert await right.got(4) == there
         assert await left.got(4) == back
-
-    driven(work, loop)
 
 
 # --- contents that are loaded -----------------------------------------------------------------------------------------
@@ -118,8 +104,8 @@ def put_later(end: End, message: bytes, load: Callable[[], Contents]) -> None:
     end.connection.flush()
 
 
-def test_contents_that_are_loaded_keep_the_order_of_frames() -> None:
-    async def work(left: End, right: End) -> None:
+async def test_contents_that_are_loaded_keep_the_order_of_frames() -> None:
+    async with both() as (left, right):
         at_hand = threading.Event()
 
         def load() -> Contents:
@@ -140,11 +126,9 @@ def test_contents_that_are_loaded_keep_the_order_of_frames() -> None:
             packet(b"fifth", b"x"),
         ]  # fmt: skip
 
-    driven(work)
 
-
-def test_contents_are_loaded_in_a_thread_that_may_block() -> None:
-    async def work(left: End, right: End) -> None:
+async def test_contents_are_loaded_in_a_thread_that_may_block() -> None:
+    async with both() as (left, right):
         threads: list[str] = []
 
         def load() -> Contents:
@@ -156,21 +140,18 @@ def test_contents_are_loaded_in_a_thread_that_may_block() -> None:
         await right.got(1)
         assert threads[0].startswith("contents")
 
-    driven(work)
 
-
-def test_a_load_that_fails_sends_no_contents_and_the_stream_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_load_that_fails_sends_no_contents_and_the_stream_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def load() -> Contents:
         raise ValueError("the gang was abandoned")
 
-    async def work(left: End, right: End) -> None:
+    async with both() as (left, right):
         right.start()
         put_later(left, b"lost", load)
         put_later(left, b"next", lambda: b"x")
         assert await right.got(2) == [packet(b"lost"), packet(b"next", b"x")]
-
-    with caplog.at_level(logging.WARNING):
-        driven(work)
     assert "cannot be had: the gang was abandoned" in caplog.text
 
 
@@ -178,10 +159,9 @@ def test_a_load_that_fails_sends_no_contents_and_the_stream_goes_on(caplog: pyte
 
 
 @either_loop
-def test_an_end_delivers_all_that_was_put_before_it(loop: str) -> None:
+async def test_an_end_delivers_all_that_was_put_before_it(loop: str) -> None:
     sent = [packet(b"%d" % number, bytes(100_000)) for number in range(100)]
-
-    async def work(left: End, right: End) -> None:
+    async with both() as (left, right):
         left.start()
         for each in sent:
             left.connection.put(*each)
@@ -193,13 +173,10 @@ def test_an_end_delivers_all_that_was_put_before_it(loop: str) -> None:
         right.close()
         assert await left.over() == "the other end has closed the connection"
 
-    driven(work, loop)
 
-
-def test_an_end_waits_for_contents_that_are_being_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_end_waits_for_contents_that_are_being_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that ends the stream hands the contents to a copying thread, which is at work at once."""
-
-    async def work(left: End, right: End) -> None:
+    async with both() as (left, right):
         loading, at_hand = threading.Event(), threading.Event()
 
         class Copying:
@@ -221,14 +198,11 @@ def test_an_end_waits_for_contents_that_are_being_loaded(monkeypatch: pytest.Mon
         await right.over()
         assert right.frames == [packet(b"last", b"loaded")]
 
-    driven(work)
-
 
 @either_loop
-def test_what_is_put_behind_the_end_is_not_sent_and_spoils_nothing(loop: str) -> None:
+async def test_what_is_put_behind_the_end_is_not_sent_and_spoils_nothing(loop: str) -> None:
     sent = [packet(b"%d" % number, bytes(100_000)) for number in range(50)]
-
-    async def work(left: End, right: End) -> None:
+    async with both() as (left, right):
         left.start()
         say(left, *sent)
         left.connection.end()
@@ -241,11 +215,10 @@ def test_what_is_put_behind_the_end_is_not_sent_and_spoils_nothing(loop: str) ->
         await left.over()
         assert not left.frames, "nothing is heard behind the end"
 
-    driven(work, loop)
 
-
-def test_frames_put_by_threads_while_the_stream_ends_do_not_cut_it_short() -> None:
-    async def work(left: End, right: End) -> None:
+@pytest.mark.parametrize("attempt", range(10))
+async def test_frames_put_by_threads_while_the_stream_ends_do_not_cut_it_short(attempt: int) -> None:
+    async with both() as (left, right):
         left.start()
         going = threading.Barrier(5)
 
@@ -267,16 +240,13 @@ def test_frames_put_by_threads_while_the_stream_ends_do_not_cut_it_short() -> No
             said = [each.message[1] for each in right.frames[1:] if each.message[0] == number]
             assert said == list(range(len(said)))
 
-    for _ in range(10):
-        driven(work)
-
 
 @pytest.mark.parametrize("from_the_left", [True, False])
 @either_loop
-def test_a_stream_that_is_closed_at_one_end_is_over_at_both_and_says_so_once(
+async def test_a_stream_that_is_closed_at_one_end_is_over_at_both_and_says_so_once(
     loop: str, from_the_left: bool
 ) -> None:
-    async def work(left: End, right: End) -> None:
+    async with both() as (left, right):
         ended: list[str] = []
         left.connection.ended = lambda: ended.append("left")
         right.connection.ended = lambda: ended.append("right")
@@ -291,72 +261,61 @@ def test_a_stream_that_is_closed_at_one_end_is_over_at_both_and_says_so_once(
         say(left, packet(b"too late"))
         assert left.connection.next() is None
 
-    driven(work, loop)
-
 
 @either_loop
-def test_a_peer_that_has_gone_ends_the_stream_of_an_end_that_only_writes(loop: str) -> None:
-    async def work(left: End, right: End) -> None:
+async def test_a_peer_that_has_gone_ends_the_stream_of_an_end_that_only_writes(loop: str) -> None:
+    async with both() as (left, right):
         right.close()
         say(left, packet(b"to nobody"))
         assert "Broken pipe" in await left.over()
         say(left, packet(b"to nobody"))
 
-    driven(work, loop)
-
 
 @either_loop
-def test_closing_a_stream_while_threads_write_harms_no_other_socket(loop: str) -> None:
+async def test_closing_a_stream_while_threads_write_harms_no_other_socket(loop: str) -> None:
     """The number of the closed socket is given to the next one that is opened: no thread may still write to it."""
+    for _ in range(20):
+        left, right = pair()
+        right.start()
+        left.start()
+        number, over = left.socket.fileno(), threading.Event()
 
-    async def work() -> None:
-        for _ in range(20):
-            left, right = pair()
-            right.start()
-            left.start()
-            number, over = left.socket.fileno(), threading.Event()
+        def talk(_: int, left: End = left, over: threading.Event = over) -> None:
+            while not over.is_set():
+                say(left, packet(b"x" * 1000, b"y" * 100_000))
+                if len(left.connection._items) > 50:
+                    over.wait(0.001)
 
-            def talk(_: int, left: End = left, over: threading.Event = over) -> None:
-                while not over.is_set():
-                    say(left, packet(b"x" * 1000, b"y" * 100_000))
-                    if len(left.connection._items) > 50:
-                        over.wait(0.001)
-
-            threads = in_threads(3, talk)
-            await right.got(3)
-            left.close()
-            others = socket.socketpair()
-            for each in others:
-                each.setblocking(False)
-            assert number in (each.fileno() for each in others), "its number is used again"
-            await right.over()
-            over.set()
-            await joined(threads)
-            for each in others:
-                with pytest.raises(BlockingIOError):
-                    each.recv(1)
-            for each in others:
-                each.close()
-            right.close()
-
-    drive(work(), LOOPS[loop])
+        threads = in_threads(3, talk)
+        await right.got(3)
+        left.close()
+        others = socket.socketpair()
+        for each in others:
+            each.setblocking(False)
+        assert number in (each.fileno() for each in others), "its number is used again"
+        await right.over()
+        over.set()
+        await joined(threads)
+        for each in others:
+            with pytest.raises(BlockingIOError):
+                each.recv(1)
+        for each in others:
+            each.close()
+        right.close()
 
 
 @either_loop
-def test_a_stream_that_is_closed_while_it_waits_to_write_leaves_its_socket_to_others(loop: str) -> None:
-    async def work() -> None:
-        for _ in range(3):
-            left, right = pair()
-            say(left, *(packet(b"", bytes(1 << 20)) for _ in range(10)))
-            await asyncio.sleep(0)  # the loop waits for room now
-            left.close()
-            right.close()
-            again, other = pair()  # with the same numbers
-            again.start()
-            other.start()
-            say(again, *(packet(b"", bytes(1 << 20)) for _ in range(3)))
-            assert len(await other.got(3)) == 3
-            again.close()
-            other.close()
-
-    drive(work(), LOOPS[loop])
+async def test_a_stream_that_is_closed_while_it_waits_to_write_leaves_its_socket_to_others(loop: str) -> None:
+    for _ in range(3):
+        left, right = pair()
+        say(left, *(packet(b"", bytes(1 << 20)) for _ in range(10)))
+        await asyncio.sleep(0)  # the loop waits for room now
+        left.close()
+        right.close()
+        again, other = pair()  # with the same numbers
+        again.start()
+        other.start()
+        say(again, *(packet(b"", bytes(1 << 20)) for _ in range(3)))
+        assert len(await other.got(3)) == 3
+        again.close()
+        other.close()

@@ -19,48 +19,36 @@ SESAME = Access("sesame")
 
 
 @either_loop
-def test_a_port_may_be_a_file(tmp_path: Path, loop: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_port_may_be_a_file(tmp_path: Path, loop: str, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "seaway"
-
-    async def work() -> None:
-        async with port(SESAME, bind=f"unix:{path}") as found:
-            assert found.address == f"unix:{path}"
-            await found.gets_in()
-            with pytest.raises(StreamRefused):
-                await found.dial(access=Access())
-            with pytest.raises(AccessRefused, match=f"cannot listen on unix:{path}: is the port taken"):
-                async with port(bind=f"unix:{path}"):
-                    pass
-            await found.gets_in()
-        assert not path.exists()
-
-    drive(work(), LOOPS[loop])
+    async with port(SESAME, bind=f"unix:{path}") as found:
+        assert found.address == f"unix:{path}"
+        await found.gets_in()
+        with pytest.raises(StreamRefused):
+            await found.dial(access=Access())
+        with pytest.raises(AccessRefused, match=f"cannot listen on unix:{path}: is the port taken"):
+            async with port(bind=f"unix:{path}"):
+                pass
+        await found.gets_in()
+    assert not path.exists()
     assert "refused (token) unix: without" in only_line(caplog)
 
 
-def test_a_file_that_a_killed_process_has_left_is_taken_over(tmp_path: Path) -> None:
+async def test_a_file_that_a_killed_process_has_left_is_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "seaway"
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(str(path))
         killed.listen()
-
-    async def work() -> None:
-        async with port(bind=f"unix:{path}") as found:
-            await found.gets_in()
-
-    drive(work())
+    async with port(bind=f"unix:{path}") as found:
+        await found.gets_in()
 
 
-def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "precious"
     path.write_text("mine")
-
-    async def work() -> None:
-        with pytest.raises(AccessRefused, match="cannot listen on"):
-            async with port(bind=f"unix:{path}"):
-                pass
-
-    drive(work())
+    with pytest.raises(AccessRefused, match="cannot listen on"):
+        async with port(bind=f"unix:{path}"):
+            pass
     assert path.read_text() == "mine"
 
 
@@ -74,37 +62,28 @@ def has_ipv6() -> bool:
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
-def test_a_port_may_have_an_ipv6_address(caplog: pytest.LogCaptureFixture) -> None:
-    async def work() -> None:
-        async with port(SESAME, bind="[::1]:0") as found:
-            assert found.address.startswith("[::1]:")
-            await found.gets_in()
-            with pytest.raises(StreamRefused):
-                await found.dial(access=Access())
-
-    drive(work())
+async def test_a_port_may_have_an_ipv6_address(caplog: pytest.LogCaptureFixture) -> None:
+    async with port(SESAME, bind="[::1]:0") as found:
+        assert found.address.startswith("[::1]:")
+        await found.gets_in()
+        with pytest.raises(StreamRefused):
+            await found.dial(access=Access())
     assert "refused (token) ipv6:%5B::1%5D:" in only_line(caplog)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{}", "localhost:{}"])
-def test_a_port_that_is_taken_is_refused_with_a_remedy(address: str) -> None:
-    async def work() -> None:
-        async with port(bind=address.format(0)) as found:
-            taken = address.format(found.address.rpartition(":")[2])
-            with pytest.raises(AccessRefused, match=f"cannot listen on {taken}: is the port taken"):
-                async with port(bind=taken):
-                    pass
-
-    drive(work())
-
-
-def test_an_unprotected_port_is_for_this_machine_only() -> None:
-    async def work() -> None:
-        with pytest.raises(AccessRefused, match=r"will not listen on 0\.0\.0\.0:0 unprotected"):
-            async with port(bind="0.0.0.0:0"):
+async def test_a_port_that_is_taken_is_refused_with_a_remedy(address: str) -> None:
+    async with port(bind=address.format(0)) as found:
+        taken = address.format(found.address.rpartition(":")[2])
+        with pytest.raises(AccessRefused, match=f"cannot listen on {taken}: is the port taken"):
+            async with port(bind=taken):
                 pass
 
-    drive(work())
+
+async def test_an_unprotected_port_is_for_this_machine_only() -> None:
+    with pytest.raises(AccessRefused, match=r"will not listen on 0\.0\.0\.0:0 unprotected"):
+        async with port(bind="0.0.0.0:0"):
+            pass
 
 
 # --- the other end answers strangely ----------------------------------------------------------------------------------

@@ -60,60 +60,48 @@ async def piped_to(
     server.close()
 
 
-def test_a_call_through_the_port_is_answered_and_a_refused_one_is_logged_with_its_callers_address(
+async def test_a_call_through_the_port_is_answered_and_a_refused_one_is_logged_with_its_callers_address(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The gRPC server itself sees a connection from this process."""
-
-    async def work() -> None:
-        async with cluster(tmp_path, access=SESAME, agents=False) as found:
-            server, address = await through(found.server.address, "127.0.0.7")
-            async with SESAME.channel(address) as channel:
-                report: call_messages.Report = await calls.ask(channel, SESAME, Status())
-                assert report.json
-                with pytest.raises(CallError, match="the token is wrong or missing"):
-                    await calls.ask(channel, Access("a guess"), Status())
-            server.close()
-
-    drive(work())
+    async with cluster(tmp_path, access=SESAME, agents=False) as found:
+        server, address = await through(found.server.address, "127.0.0.7")
+        async with SESAME.channel(address) as channel:
+            report: call_messages.Report = await calls.ask(channel, SESAME, Status())
+            assert report.json
+            with pytest.raises(CallError, match="the token is wrong or missing"):
+                await calls.ask(channel, Access("a guess"), Status())
+        server.close()
     assert only_line(caplog).startswith("refused (token) ipv4:127.0.0.7:")
 
 
-def test_large_messages_pass_through_the_port_both_ways(tmp_path: Path) -> None:
+async def test_large_messages_pass_through_the_port_both_ways(tmp_path: Path) -> None:
     code = bytes(range(256)) * (24 << 12)  # 24 MiB
-
-    async def work() -> None:
-        async with (
-            cluster(tmp_path, agents=False) as found,
-            Access().channel(found.server.address) as channel,
-        ):
-            kept: call_messages.KeepReply = await calls.ask(channel, Access(), call_messages.Keep(code))
-            sent: call_messages.FindReply = await calls.ask(channel, Access(), call_messages.Find(kept.hash))
-            assert sent.code == code
-
-    drive(work())
+    async with (
+        cluster(tmp_path, agents=False) as found,
+        Access().channel(found.server.address) as channel,
+    ):
+        kept: call_messages.KeepReply = await calls.ask(channel, Access(), call_messages.Keep(code))
+        sent: call_messages.FindReply = await calls.ask(channel, Access(), call_messages.Find(kept.hash))
+        assert sent.code == code
 
 
-def test_a_caller_of_grpc_that_leaves_at_once_is_still_known_by_its_address(tmp_path: Path) -> None:
+async def test_a_caller_of_grpc_that_leaves_at_once_is_still_known_by_its_address(tmp_path: Path) -> None:
     """Its call may begin when its connection has gone already."""
-
-    async def work() -> None:
-        async with cluster(tmp_path, agents=False) as found:
-            refusals = found.server.refusals
-            place, _, number = found.server.address.rpartition(":")
-            reader, writer = await asyncio.open_connection(place, int(number), local_addr=("127.0.0.7", 0))
-            writer.write(HTTP2 + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
-            await reader.read(1)
-            mine = f"ipv4:127.0.0.7:{writer.get_extra_info('sockname')[1]}"
-            (inner,) = [here for here, address in refusals.callers.items() if address == mine]
-            writer.transport.abort()
-            pipe = found.server._listener._pipe  # type: ignore[union-attr]
-            assert pipe is not None
-            while pipe._pairs:
-                await asyncio.sleep(0.002)
-            assert refusals.address_of(inner) == mine
-
-    drive(work())
+    async with cluster(tmp_path, agents=False) as found:
+        refusals = found.server.refusals
+        place, _, number = found.server.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(place, int(number), local_addr=("127.0.0.7", 0))
+        writer.write(HTTP2 + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+        await reader.read(1)
+        mine = f"ipv4:127.0.0.7:{writer.get_extra_info('sockname')[1]}"
+        (inner,) = [here for here, address in refusals.callers.items() if address == mine]
+        writer.transport.abort()
+        pipe = found.server._listener._pipe  # type: ignore[union-attr]
+        assert pipe is not None
+        while pipe._pairs:
+            await asyncio.sleep(0.002)
+        assert refusals.address_of(inner) == mine
 
 
 def test_connections_of_grpc_are_bounded(
@@ -190,9 +178,8 @@ def test_callers_of_grpc_send_no_more_bytes_a_second_than_the_loop_can_spare(
     now[0] += 2.5
     assert pipe._came(0) == 0
     now[0] += 60
-    assert pipe._came(grpc_pipe.BURST + grpc_pipe.RATE) == pytest.approx(
-        1.0
-    )  # no more is saved up than a burst
+    # no more is saved up than a burst
+    assert pipe._came(grpc_pipe.BURST + grpc_pipe.RATE) == pytest.approx(1.0)
 
 
 @either_loop
@@ -216,15 +203,12 @@ def test_a_caller_that_has_to_rest_loses_nothing(loop: str, monkeypatch: pytest.
     drive(work(), LOOPS[loop])
 
 
-def test_a_client_of_grpc_is_refused_where_nobody_speaks_it(caplog: pytest.LogCaptureFixture) -> None:
-    async def work() -> None:
-        async with port() as found, Access().channel(found.address) as channel:
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await channel.unary_unary("/seaway.Cluster/Status")(b"", timeout=PATIENCE)
-            assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
-            await found.gets_in()
-
-    drive(work())
+async def test_a_client_of_grpc_is_refused_where_nobody_speaks_it(caplog: pytest.LogCaptureFixture) -> None:
+    async with port() as found, Access().channel(found.address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await channel.unary_unary("/seaway.Cluster/Status")(b"", timeout=PATIENCE)
+        assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+        await found.gets_in()
     said = refusals_in(caplog)  # a client of gRPC may try again
     assert said
     assert all("it does not begin as a stream of Seaway" in line for line in said)

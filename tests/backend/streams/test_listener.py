@@ -11,27 +11,24 @@ from backend.streams import StreamRefused, listener
 from backend.wire import framing, versions
 from backend.wire.framing import HEAD, MAGIC, OPENING, PACKET, Answered, StreamFrame
 
-from .rig import LOOPS, answer_in, drive, either_loop, heard_by, only_line, opening, port
+from .rig import answer_in, either_loop, heard_by, only_line, opening, port
 
 SESAME = Access("sesame")
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 @either_loop
-def test_a_caller_with_the_token_and_a_name_is_welcomed_and_both_ends_are_heard(loop: str) -> None:
-    async def work() -> None:
-        async with port(SESAME) as found:
-            connection = await found.dial("peer/3")
-            there = found.taken[3]
-            assert there.called == "a stream as 'peer/3'"
-            for sender, receiver in ((connection, there), (there, connection)):
-                sender.put(PACKET, b"message", b"contents")
-                sender.flush()
-                assert await heard_by(receiver) == StreamFrame(PACKET, b"message", b"contents")
-            connection.close()
-            assert not found.refused
-
-    drive(work(), LOOPS[loop])
+async def test_a_caller_with_the_token_and_a_name_is_welcomed_and_both_ends_are_heard(loop: str) -> None:
+    async with port(SESAME) as found:
+        connection = await found.dial("peer/3")
+        there = found.taken[3]
+        assert there.called == "a stream as 'peer/3'"
+        for sender, receiver in ((connection, there), (there, connection)):
+            sender.put(PACKET, b"message", b"contents")
+            sender.flush()
+            assert await heard_by(receiver) == StreamFrame(PACKET, b"message", b"contents")
+        connection.close()
+        assert not found.refused
 
 
 @pytest.mark.parametrize(
@@ -45,76 +42,60 @@ def test_a_caller_with_the_token_and_a_name_is_welcomed_and_both_ends_are_heard(
     ],
 )
 @either_loop
-def test_another_caller_is_refused_with_the_reason_which_is_logged_with_its_address(
+async def test_another_caller_is_refused_with_the_reason_which_is_logged_with_its_address(
     caplog: pytest.LogCaptureFixture, loop: str, access: Access, name: str, kind: str, text: str
 ) -> None:
-    async def work() -> None:
-        async with port(SESAME) as found:
-            with pytest.raises(StreamRefused, match=text) as refused:
-                await found.dial(name, access)
-            assert refused.value.kind == kind
-            assert found.refused == {kind: 1}
-            assert not found.taken
-            await found.gets_in()
-
-    drive(work(), LOOPS[loop])
+    async with port(SESAME) as found:
+        with pytest.raises(StreamRefused, match=text) as refused:
+            await found.dial(name, access)
+        assert refused.value.kind == kind
+        assert found.refused == {kind: 1}
+        assert not found.taken
+        await found.gets_in()
     line = only_line(caplog)
     assert line.startswith(f"refused ({kind}) ipv4:127.0.0.1:")
     assert line.endswith(f": a stream as {name!r}: {text}")
 
 
-def test_a_name_and_a_token_of_any_length_that_fits_are_refused_and_logged_short(
+async def test_a_name_and_a_token_of_any_length_that_fits_are_refused_and_logged_short(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def work() -> None:
-        async with port(SESAME) as found:
-            with pytest.raises(StreamRefused):
-                await found.dial("x\n" * 2000, Access("y" * 8000))
-
-    drive(work())
+    async with port(SESAME) as found:
+        with pytest.raises(StreamRefused):
+            await found.dial("x\n" * 2000, Access("y" * 8000))
     assert only_line(caplog).isprintable()
     assert len(only_line(caplog)) < 600
 
 
 @either_loop
-def test_a_refused_caller_reads_the_reason_although_it_goes_on_talking(loop: str) -> None:
+async def test_a_refused_caller_reads_the_reason_although_it_goes_on_talking(loop: str) -> None:
     """If a connection is closed while bytes are unread, TCP throws away what the other end has not read yet."""
-
-    async def work() -> None:
-        async with port(SESAME) as found:
-            caller = await found.caller(opening(token="a guess") + bytes(1 << 20))
-            caller.writer.write_eof()
-            assert answer_in(await caller.heard()) == Answered(
-                versions.mine(), "token", "the token is wrong or missing"
-            )
-
-    drive(work(), LOOPS[loop])
+    async with port(SESAME) as found:
+        caller = await found.caller(opening(token="a guess") + bytes(1 << 20))
+        caller.writer.write_eof()
+        assert answer_in(await caller.heard()) == Answered(
+            versions.mine(), "token", "the token is wrong or missing"
+        )
 
 
 @either_loop
 @pytest.mark.usefixtures("impatient")
-def test_a_refused_caller_that_does_not_leave_is_left_soon(loop: str) -> None:
-    async def work() -> None:
-        async with port(SESAME) as found:
-            caller = await found.caller(opening(token="a guess"))
-            assert answer_in(await caller.heard()).refused == "token"
-            await found.no_nameless()
-
-    drive(work(), LOOPS[loop])
+async def test_a_refused_caller_that_does_not_leave_is_left_soon(loop: str) -> None:
+    async with port(SESAME) as found:
+        caller = await found.caller(opening(token="a guess"))
+        assert answer_in(await caller.heard()).refused == "token"
+        await found.no_nameless()
 
 
 @either_loop
-def test_a_refused_caller_that_has_gone_harms_nobody(loop: str) -> None:
-    async def work() -> None:
-        async with port(SESAME) as found:
-            for _ in range(30):
-                caller = await found.caller(opening(token="a guess"))
-                caller.writer.transport.abort()
-            await found.until_refused(token=30)
-            await found.no_nameless()
-            await found.gets_in()
-
-    drive(work(), LOOPS[loop])
+async def test_a_refused_caller_that_has_gone_harms_nobody(loop: str) -> None:
+    async with port(SESAME) as found:
+        for _ in range(30):
+            caller = await found.caller(opening(token="a guess"))
+            caller.writer.transport.abort()
+        await found.until_refused(token=30)
+        await found.no_nameless()
+        await found.gets_in()
 
 
 # --- bytes that are no opening ----------------------------------------------------------------------------------------
@@ -152,136 +133,111 @@ GARBAGE: dict[str, tuple[bytes, str, str]] = {
 @pytest.mark.parametrize("said", GARBAGE)
 @either_loop
 @pytest.mark.usefixtures("impatient")
-def test_a_caller_that_does_not_introduce_itself_is_closed_and_logged(
+async def test_a_caller_that_does_not_introduce_itself_is_closed_and_logged(
     caplog: pytest.LogCaptureFixture, said: str, loop: str
 ) -> None:
     data, kind, why = GARBAGE[said]
-
-    async def work() -> None:
-        async with port() as found:
-            caller = await found.caller(data)
-            assert await caller.heard() == b""
-            assert found.refused == {kind: 1}
-            assert f"refused ({kind}) {caller.address} " in only_line(caplog)
-            assert f": a connection: {why}" in only_line(caplog)
-            await found.gets_in()
-
-    drive(work(), LOOPS[loop])
+    async with port() as found:
+        caller = await found.caller(data)
+        assert await caller.heard() == b""
+        assert found.refused == {kind: 1}
+        assert f"refused ({kind}) {caller.address} " in only_line(caplog)
+        assert f": a connection: {why}" in only_line(caplog)
+        await found.gets_in()
 
 
 @pytest.mark.parametrize("said", ["nothing", "half of how a stream begins", "no opening", "half an opening"])
 @either_loop
-def test_a_caller_that_leaves_before_it_has_introduced_itself_is_forgotten(said: str, loop: str) -> None:
-    async def work() -> None:
-        async with port() as found:
-            caller = await found.caller(GARBAGE[said][0])
-            caller.writer.write_eof()
-            assert await caller.heard() == b""
-            await found.no_nameless()
-            assert found.refused in ({}, {"malformed": 1})
-            await found.gets_in()
-
-    drive(work(), LOOPS[loop])
-
-
-def test_an_opening_may_come_in_small_pieces() -> None:
-    async def work() -> None:
-        async with port(SESAME) as found:
-            caller = await found.caller()
-            for byte in opening("peer/1", "sesame"):
-                caller.writer.write(bytes([byte]))
-                await asyncio.sleep(0)
-            assert answer_in(await caller.reader.read(1000)) == Answered(versions.mine())
-            assert 1 in found.taken
-
-    drive(work())
+async def test_a_caller_that_leaves_before_it_has_introduced_itself_is_forgotten(
+    said: str, loop: str
+) -> None:
+    async with port() as found:
+        caller = await found.caller(GARBAGE[said][0])
+        caller.writer.write_eof()
+        assert await caller.heard() == b""
+        await found.no_nameless()
+        assert found.refused in ({}, {"malformed": 1})
+        await found.gets_in()
 
 
-def test_what_comes_behind_an_opening_is_heard_by_the_stream() -> None:
-    async def work() -> None:
-        async with port() as found:
-            caller = await found.caller(opening("peer/1") + framing.head(PACKET, b"early") + b"early")
-            assert answer_in(await caller.reader.read(1000)) == Answered(versions.mine())
-            assert await heard_by(found.taken[1]) == StreamFrame(PACKET, b"early", b"")
+async def test_an_opening_may_come_in_small_pieces() -> None:
+    async with port(SESAME) as found:
+        caller = await found.caller()
+        for byte in opening("peer/1", "sesame"):
+            caller.writer.write(bytes([byte]))
+            await asyncio.sleep(0)
+        assert answer_in(await caller.reader.read(1000)) == Answered(versions.mine())
+        assert 1 in found.taken
 
-    drive(work())
+
+async def test_what_comes_behind_an_opening_is_heard_by_the_stream() -> None:
+    async with port() as found:
+        caller = await found.caller(opening("peer/1") + framing.head(PACKET, b"early") + b"early")
+        assert answer_in(await caller.reader.read(1000)) == Answered(versions.mine())
+        assert await heard_by(found.taken[1]) == StreamFrame(PACKET, b"early", b"")
 
 
 # --- many callers -----------------------------------------------------------------------------------------------------
 
 
 @either_loop
-def test_silent_callers_beyond_a_number_close_the_oldest_of_the_busiest_host(
+async def test_silent_callers_beyond_a_number_close_the_oldest_of_the_busiest_host(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, loop: str
 ) -> None:
     monkeypatch.setattr(listener, "NAMELESS", 10)
-
-    async def work() -> None:
-        async with port() as found:
-            quiet = [await found.caller(host="127.0.0.2") for _ in range(4)]
-            busy = [await found.caller(host="127.0.0.3") for _ in range(6)]
-            more = [await found.caller(host="127.0.0.3") for _ in range(3)]
-            await found.until_refused(busy=3)
-            for each in busy[:3]:
-                assert await each.heard() == b""
-            await found.gets_in()
-            await found.until_refused(busy=4)
-            assert await busy[3].heard() == b""
-            for each in (*quiet, *busy[4:], *more):
-                assert not each.reader.at_eof()
-                each.writer.write(opening())
-                assert answer_in(await each.reader.read(1000)) == Answered(versions.mine())
-
-    drive(work(), LOOPS[loop])
+    async with port() as found:
+        quiet = [await found.caller(host="127.0.0.2") for _ in range(4)]
+        busy = [await found.caller(host="127.0.0.3") for _ in range(6)]
+        more = [await found.caller(host="127.0.0.3") for _ in range(3)]
+        await found.until_refused(busy=3)
+        for each in busy[:3]:
+            assert await each.heard() == b""
+        await found.gets_in()
+        await found.until_refused(busy=4)
+        assert await busy[3].heard() == b""
+        for each in (*quiet, *busy[4:], *more):
+            assert not each.reader.at_eof()
+            each.writer.write(opening())
+            assert answer_in(await each.reader.read(1000)) == Answered(versions.mine())
     assert (
         "refused (busy) 127.0.0.3 for too many calls: a connection: 10 connections wait already"
         in caplog.text
     )
 
 
-def test_an_honest_caller_gets_in_beside_more_silent_ones_than_there_is_room_for() -> None:
-    async def work() -> None:
-        async with port() as found:
-            for _ in range(listener.NAMELESS + 20):
-                await found.caller()
-            await found.gets_in()
-            assert found.refused["busy"] >= 20
-            assert len(found.listener._nameless) <= listener.NAMELESS
-
-    drive(work())
+async def test_an_honest_caller_gets_in_beside_more_silent_ones_than_there_is_room_for() -> None:
+    async with port() as found:
+        for _ in range(listener.NAMELESS + 20):
+            await found.caller()
+        await found.gets_in()
+        assert found.refused["busy"] >= 20
+        assert len(found.listener._nameless) <= listener.NAMELESS
 
 
-def test_a_stream_that_was_admitted_is_no_stranger_and_is_not_closed_for_others(
+async def test_a_stream_that_was_admitted_is_no_stranger_and_is_not_closed_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listener, "NAMELESS", 3)
-
-    async def work() -> None:
-        async with port() as found:
-            friends = [await found.dial(f"peer/{number}") for number in range(5)]
-            for _ in range(5):
-                await found.caller()
-            await found.until_refused(busy=2)
-            for number, each in enumerate(friends):
-                each.put(PACKET, b"still here")
-                each.flush()
-                assert (await heard_by(found.taken[number])).message == b"still here"
-                each.close()
-
-    drive(work())
+    async with port() as found:
+        friends = [await found.dial(f"peer/{number}") for number in range(5)]
+        for _ in range(5):
+            await found.caller()
+        await found.until_refused(busy=2)
+        for number, each in enumerate(friends):
+            each.put(PACKET, b"still here")
+            each.flush()
+            assert (await heard_by(found.taken[number])).message == b"still here"
+            each.close()
 
 
 @either_loop
-def test_a_port_that_is_closed_closes_all_that_have_not_introduced_themselves(loop: str) -> None:
-    async def work() -> None:
-        async with port() as found:
-            quiet = [await found.caller(said) for said in (b"", MAGIC[:3], MAGIC, opening()[:-1])]
-            await found.gets_in()
-            await found.listener.close()
-            for each in quiet:
-                assert await each.heard() == b""
-            with pytest.raises(ConnectionRefusedError):
-                await found.dial()
-            assert not found.refused
-
-    drive(work(), LOOPS[loop])
+async def test_a_port_that_is_closed_closes_all_that_have_not_introduced_themselves(loop: str) -> None:
+    async with port() as found:
+        quiet = [await found.caller(said) for said in (b"", MAGIC[:3], MAGIC, opening()[:-1])]
+        await found.gets_in()
+        await found.listener.close()
+        for each in quiet:
+            assert await each.heard() == b""
+        with pytest.raises(ConnectionRefusedError):
+            await found.dial()
+        assert not found.refused

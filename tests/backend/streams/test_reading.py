@@ -10,22 +10,20 @@ from backend.wire import framing
 from backend.wire.framing import PACKET, TooLarge
 from core.link import Unreadable
 
-from .rig import PATIENCE, End, driven, either_loop, packet, say
+from .rig import PATIENCE, both, either_loop, packet, say
 
 
-def test_what_came_with_the_greeting_is_heard_when_the_stream_starts() -> None:
-    async def work(left: End, right: End) -> None:
+async def test_what_came_with_the_greeting_is_heard_when_the_stream_starts() -> None:
+    async with both() as (left, right):
         sent = [packet(b"first"), packet(b"second", b"x" * 200_000), packet(b"third")]
         say(left, packet(b"greeting"), *sent)
         assert await right.connection.greeting() == packet(b"greeting")
         right.start()
         assert await right.got(3) == sent
 
-    driven(work)
 
-
-def test_a_greeting_may_come_in_small_pieces_but_not_be_large() -> None:
-    async def work(left: End, right: End) -> None:
+async def test_a_greeting_may_come_in_small_pieces_but_not_be_large() -> None:
+    async with both() as (left, right):
         greeting = asyncio.ensure_future(right.connection.greeting(20))
         for byte in framing.head(PACKET, b"m" * 20) + b"m" * 20:
             left.socket.send(bytes([byte]))
@@ -35,12 +33,10 @@ def test_a_greeting_may_come_in_small_pieces_but_not_be_large() -> None:
         with pytest.raises(TooLarge, match="a frame of 21 bytes; 20 may come"):
             await right.connection.greeting(20)
 
-    driven(work)
-
 
 @either_loop
-def test_a_caller_that_leaves_before_its_greeting_is_complete_is_noticed(loop: str) -> None:
-    async def work(left: End, right: End) -> None:
+async def test_a_caller_that_leaves_before_its_greeting_is_complete_is_noticed(loop: str) -> None:
+    async with both() as (left, right):
         greeting = asyncio.ensure_future(right.connection.greeting())
         left.socket.send(framing.head(PACKET, b"message"))
         await asyncio.sleep(0)
@@ -48,11 +44,9 @@ def test_a_caller_that_leaves_before_its_greeting_is_complete_is_noticed(loop: s
         with pytest.raises(ConnectionError, match="the other end has closed the connection"):
             await greeting
 
-    driven(work, loop)
 
-
-def test_bytes_that_are_no_frame_are_unreadable_after_the_frames_before_them() -> None:
-    async def work(left: End, right: End) -> None:
+async def test_bytes_that_are_no_frame_are_unreadable_after_the_frames_before_them() -> None:
+    async with both() as (left, right):
         right.start()
         say(left, packet(b"good"))
         left.socket.send(b"\xff" * 100)
@@ -61,13 +55,10 @@ def test_bytes_that_are_no_frame_are_unreadable_after_the_frames_before_them() -
         with pytest.raises(Unreadable):
             right.connection.next()
 
-    driven(work)
 
-
-def test_others_have_a_turn_between_the_frames_of_a_talkative_peer() -> None:
+async def test_others_have_a_turn_between_the_frames_of_a_talkative_peer() -> None:
     """An owner that has had enough of a stream for now hears the rest when others have had their turn."""
-
-    async def work(left: End, right: End) -> None:
+    async with both() as (left, right):
         turns: list[str] = []
 
         def arrived() -> None:
@@ -86,14 +77,11 @@ def test_others_have_a_turn_between_the_frames_of_a_talkative_peer() -> None:
             await over.wait()
         assert turns[:5] == ["frame", "other", "frame", "other", "frame"]
 
-    driven(work)
-
 
 @pytest.mark.parametrize("size", [10, 100_000])
-def test_what_comes_after_the_end_is_thrown_away(size: int) -> None:
+async def test_what_comes_after_the_end_is_thrown_away(size: int) -> None:
     """The peer is not told that its frames are not wanted until it reads the end; so they must not pile up."""
-
-    async def work(left: End, right: End) -> None:
+    async with both() as (left, right):
         left.start()
         left.connection.end()
         for _ in range(50):
@@ -103,5 +91,3 @@ def test_what_comes_after_the_end_is_thrown_away(size: int) -> None:
         await left.over()
         await right.over()
         assert not left.frames
-
-    driven(work)

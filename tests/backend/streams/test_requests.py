@@ -32,17 +32,14 @@ ANSWERS = {GangTimesReply: answering}
 
 
 @either_loop
-def test_a_request_is_answered_on_a_connection_of_its_own(loop: str) -> None:
-    async def work() -> None:
-        async with port(SESAME, answers=ANSWERS) as found:
-            for _ in range(3):
-                said = await found.ask(ASKED)
-                assert msgspec.msgpack.decode(said) == REPLY
-            assert not found.taken
-            assert not found.refused
-            await found.no_nameless()
-
-    drive(work(), LOOPS[loop])
+async def test_a_request_is_answered_on_a_connection_of_its_own(loop: str) -> None:
+    async with port(SESAME, answers=ANSWERS) as found:
+        for _ in range(3):
+            said = await found.ask(ASKED)
+            assert msgspec.msgpack.decode(said) == REPLY
+        assert not found.taken
+        assert not found.refused
+        await found.no_nameless()
 
 
 def asking(said: bytes = b"", asks: str = "GangTimesReply", kind: int = REQUEST, **fields: str) -> bytes:
@@ -69,57 +66,46 @@ REQUESTS: dict[str, tuple[bytes, str, str]] = {
 @pytest.mark.parametrize("said", REQUESTS)
 @either_loop
 @pytest.mark.usefixtures("impatient")
-def test_a_request_that_cannot_be_answered_is_refused_with_the_reason(
+async def test_a_request_that_cannot_be_answered_is_refused_with_the_reason(
     caplog: pytest.LogCaptureFixture, said: str, loop: str
 ) -> None:
     data, kind, why = REQUESTS[said]
-
-    async def work() -> None:
-        async with port(SESAME, answers=ANSWERS) as found:
-            caller = await found.caller(data)
-            answer = await caller.heard()
-            welcomed = framing.framed(Answered(versions.mine()))
-            refused = answer_in(answer.removeprefix(welcomed))
-            assert refused.refused == kind
-            assert why in refused.text
-            assert found.refused == {kind: 1}
-            assert f"refused ({kind}) {caller.address} " in only_line(caplog)
-            assert why in only_line(caplog)
-
-    drive(work(), LOOPS[loop])
+    async with port(SESAME, answers=ANSWERS) as found:
+        caller = await found.caller(data)
+        answer = await caller.heard()
+        welcomed = framing.framed(Answered(versions.mine()))
+        refused = answer_in(answer.removeprefix(welcomed))
+        assert refused.refused == kind
+        assert why in refused.text
+        assert found.refused == {kind: 1}
+        assert f"refused ({kind}) {caller.address} " in only_line(caplog)
+        assert why in only_line(caplog)
 
 
 @either_loop
-def test_the_caller_of_a_refused_request_is_told(loop: str) -> None:
+async def test_the_caller_of_a_refused_request_is_told(loop: str) -> None:
     large = bytes(framing.MESSAGE + 1)
-
-    async def work() -> None:
-        async with port(SESAME, answers=ANSWERS) as found:
-            for request, access, kind in (
-                (ASKED, Access("a guess"), "token"),
-                (Status(), SESAME, "call"),
-                (GangTimesReply(b"", "wrong", 1), SESAME, "pass"),
-                (GangTimesReply(large, "right", 1), SESAME, "oversized"),
-            ):
-                with pytest.raises(StreamRefused) as refused:
-                    await found.ask(request, access)
-                assert refused.value.kind == kind
-            assert found.refused == {"token": 1, "call": 1, "pass": 1, "oversized": 1}
-
-    drive(work(), LOOPS[loop])
+    async with port(SESAME, answers=ANSWERS) as found:
+        for request, access, kind in (
+            (ASKED, Access("a guess"), "token"),
+            (Status(), SESAME, "call"),
+            (GangTimesReply(b"", "wrong", 1), SESAME, "pass"),
+            (GangTimesReply(large, "right", 1), SESAME, "oversized"),
+        ):
+            with pytest.raises(StreamRefused) as refused:
+                await found.ask(request, access)
+            assert refused.value.kind == kind
+        assert found.refused == {"token": 1, "call": 1, "pass": 1, "oversized": 1}
 
 
-def test_callers_that_keep_their_connection_do_not_keep_others_from_being_answered() -> None:
-    async def work() -> None:
-        async with port(SESAME, answers=ANSWERS) as found:
-            request = msgspec.msgpack.encode(ASKED)
-            kept = [await found.caller(asking(request)) for _ in range(6)]
-            for each in kept:
-                await each.reader.readexactly(len(REPLY))
-            assert msgspec.msgpack.decode(await found.ask(ASKED)) == REPLY
-            assert len(found.listener._tasks) >= len(kept), "the others are still there"
-
-    drive(work())
+async def test_callers_that_keep_their_connection_do_not_keep_others_from_being_answered() -> None:
+    async with port(SESAME, answers=ANSWERS) as found:
+        request = msgspec.msgpack.encode(ASKED)
+        kept = [await found.caller(asking(request)) for _ in range(6)]
+        for each in kept:
+            await each.reader.readexactly(len(REPLY))
+        assert msgspec.msgpack.decode(await found.ask(ASKED)) == REPLY
+        assert len(found.listener._tasks) >= len(kept), "the others are still there"
 
 
 @either_loop

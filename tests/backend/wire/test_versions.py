@@ -54,21 +54,20 @@ def test_a_message_with_another_field_is_another_protocol_version() -> None:
     assert re.fullmatch(r"\S+ \(protocol [0-9a-f]{8}\)", mine())
 
 
-def test_an_agent_of_another_version_is_refused_in_one_line_and_does_not_try_again(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with asyncio.timeout(240), real(tmp_path) as found:
-            words = ("agent", "--controller", found.address, "--platform", "timed", "--name", "x")
-            agent = Other(tmp_path / "other.log", *words)
-            try:
-                assert await agent.ended() == 2
-                (line,) = agent.said().splitlines()
-                assert line == f"seaway agent: Seaway {mine()} answers there, and Seaway {OTHERS} asks: {FIX}"
-            finally:
-                agent.end()
-            user = found.user()
-            await runs(user, register(user, 2))
-
-    asyncio.run(work())
+async def test_an_agent_of_another_version_is_refused_in_one_line_and_does_not_try_again(
+    tmp_path: Path,
+) -> None:
+    async with asyncio.timeout(240), real(tmp_path) as found:
+        words = ("agent", "--controller", found.address, "--platform", "timed", "--name", "x")
+        agent = Other(tmp_path / "other.log", *words)
+        try:
+            assert await agent.ended() == 2
+            (line,) = agent.said().splitlines()
+            assert line == f"seaway agent: Seaway {mine()} answers there, and Seaway {OTHERS} asks: {FIX}"
+        finally:
+            agent.end()
+        user = found.user()
+        await runs(user, register(user, 2))
 
 
 def test_agents_and_clients_stop_when_their_controller_returns_as_another_version(tmp_path: Path) -> None:
@@ -101,42 +100,36 @@ def test_agents_and_clients_stop_when_their_controller_returns_as_another_versio
     asyncio.run(drive())
 
 
-def test_a_program_of_another_version_is_refused_when_it_connects(
+async def test_a_program_of_another_version_is_refused_when_it_connects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work() -> None:
-        async with asyncio.timeout(240), real(tmp_path, hosts=1) as found:
-            ours = mine()
-            monkeypatch.setattr(versions, "mine", lambda: OTHERS)
-            with pytest.raises(sw.errors.Unreachable) as refused:
-                await asyncio.to_thread(sw.connect, f"grpc://{found.address}")
-            assert str(refused.value) == (
-                f"the controller at {found.address} refused the connection: Seaway {ours} answers there, and "
-                f"Seaway {OTHERS} "
-                f"asks: {FIX}"
-            )
-            assert (await found.status())["islands"], "a caller of any version may ask for the status"
-
-    asyncio.run(work())
+    async with asyncio.timeout(240), real(tmp_path, hosts=1) as found:
+        ours = mine()
+        monkeypatch.setattr(versions, "mine", lambda: OTHERS)
+        with pytest.raises(sw.errors.Unreachable) as refused:
+            await asyncio.to_thread(sw.connect, f"grpc://{found.address}")
+        assert str(refused.value) == (
+            f"the controller at {found.address} refused the connection: Seaway {ours} answers there, and "
+            f"Seaway {OTHERS} "
+            f"asks: {FIX}"
+        )
+        assert (await found.status())["islands"], "a caller of any version may ask for the status"
 
 
-def test_a_peer_that_states_no_version_is_refused_before_its_message_is_read(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with cluster(tmp_path) as found, Access().channel(found.server.address) as channel:
-            unknown = "Seaway of an older version, which does not say which, asks"
-            for message in (b"nonsense", msgspec.msgpack.encode({"name": "x", "where": 3})):
-                for method in (Enrol, AboutReply):
-                    with pytest.raises(grpc.aio.AioRpcError) as refused:
-                        await channel.unary_unary(f"/{SERVICE}/{method.__name__}")(message)
-                    assert refused.value.code() == OTHER
-                    assert unknown in str(refused.value.details())
-            answer = await greeted(found.server.address, Opening(name="who/" + "5" * 32))
-            assert answer.refused == "version"
-            assert unknown in answer.text
-            status = await channel.unary_unary(f"/{SERVICE}/Status")(msgspec.msgpack.encode(Status()))
-            assert msgspec.msgpack.decode(status, type=Report).json
-
-    asyncio.run(work())
+async def test_a_peer_that_states_no_version_is_refused_before_its_message_is_read(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found, Access().channel(found.server.address) as channel:
+        unknown = "Seaway of an older version, which does not say which, asks"
+        for message in (b"nonsense", msgspec.msgpack.encode({"name": "x", "where": 3})):
+            for method in (Enrol, AboutReply):
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await channel.unary_unary(f"/{SERVICE}/{method.__name__}")(message)
+                assert refused.value.code() == OTHER
+                assert unknown in str(refused.value.details())
+        answer = await greeted(found.server.address, Opening(name="who/" + "5" * 32))
+        assert answer.refused == "version"
+        assert unknown in answer.text
+        status = await channel.unary_unary(f"/{SERVICE}/Status")(msgspec.msgpack.encode(Status()))
+        assert msgspec.msgpack.decode(status, type=Report).json
 
 
 ANSWERS: list[tuple[msgspec.Struct, msgspec.Struct | None]] = [

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..reply import Operation
 from . import array_requests, array_shards, executables, reading, starting
-from .operation import Operation
 
 OPERATIONS: Mapping[str, Operation] = {
     each.name: each

@@ -1,7 +1,6 @@
 """What requests say of arrays, checked: shardings, types, and views on host buffers.
 
-Shapes, strides and indices come from the client and become views on its bytes. Neighbours: `array_requests`,
-`array_shards`.
+Shapes, strides and indices come from the client, for views on its bytes. Neighbours: `array_requests`, `array_shards`.
 """
 
 from __future__ import annotations

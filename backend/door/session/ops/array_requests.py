@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ...protocol import ArrayCopySemantics, IfrtResponse, StatusCode, name_of
+from ...protocol import ArrayCopySemantics, StatusCode, name_of
 from ..memory_meter import Memory, bytes_of, nbytes_of, release
-from ..reply import Reply
+from ..reply import Operation, Reply
 from ..session_arrays import ArrayValue
 from ..session_devices import ArrayType, StatusError, invalid
 from ..session_state import SessionState
 from .array_arguments import check_layout, host_view, strides_of, type_of
-from .operation import Operation
 
 # --- making -----------------------------------------------------------------------------------------------
 
@@ -38,10 +37,8 @@ def make_from_host_buffer(state: SessionState, body: Any, reply: Reply) -> None:
     view = host_view(data, array_type.kind, array_type.shape, strides_of(body))
     memory = state.memory.take(bytes_of(array_type, len(data)))
     ref = state.devices.put(array_type, [view] * len(array_type.sharding.devices))
-    response = IfrtResponse()
     handle = state.keep(body.array_handle, array_type, ref, memory)
-    response.make_array_from_host_buffer_response.array_handle = handle
-    reply.ok(response)
+    reply.answer("make_array_from_host_buffer_response", array_handle=handle)
 
 
 def make_from_shards(state: SessionState, body: Any, reply: Reply) -> None:
@@ -56,11 +53,8 @@ def make_from_shards(state: SessionState, body: Any, reply: Reply) -> None:
         memory = state.memory.take(bytes_of(array_type, sum(map(len, taken.values()))))
         made.append((array_type, state.devices.put(array_type, shards), memory))
     handles = list(body.array_handles) or [0] * len(made)
-    response = IfrtResponse()
-    found = response.make_arrays_from_host_buffer_shards_response
-    found.SetInParent()
-    found.array_handles.extend(state.keep_all(handles, made))
-    reply.ok(response)
+    kept = state.keep_all(handles, made)
+    reply.answer("make_arrays_from_host_buffer_shards_response", array_handles=kept)
 
 
 def _shard_buffers(body: Any) -> Iterable[int]:
@@ -99,10 +93,7 @@ def make_errors(state: SessionState, body: Any, reply: Reply) -> None:
     if len(handles) != len(body.array_specs):
         raise invalid(f"{len(handles)} handles for {len(body.array_specs)} arrays")
     state.poison(handles, fault)
-    response = IfrtResponse()
-    response.make_error_arrays_response.SetInParent()
-    response.make_error_arrays_response.array_handles.extend(handles)
-    reply.ok(response)
+    reply.answer("make_error_arrays_response", array_handles=handles)
 
 
 # --- elsewhere --------------------------------------------------------------------------------------------
@@ -131,10 +122,7 @@ def copy(state: SessionState, body: Any, reply: Reply) -> None:
     ]
     refs = state.devices.copy(moved, always)
     made = [(array_type, ref, held) for (array_type, _), ref, held in zip(moved, refs, memory, strict=True)]
-    response = IfrtResponse()
-    response.copy_arrays_response.SetInParent()
-    response.copy_arrays_response.array_handles.extend(state.keep_all(handles, made))
-    reply.ok(response)
+    reply.answer("copy_arrays_response", array_handles=state.keep_all(handles, made))
 
 
 def _memory_of_copy(state: SessionState, value: ArrayValue, target: ArrayType, always: bool) -> Memory:
@@ -151,22 +139,17 @@ def delete(state: SessionState, body: Any, reply: Reply) -> None:
     for held in state.arrays.there(list(body.array_handle)):
         state.devices.delete(held.ref)
         release(held.memory)
-    response = IfrtResponse()
-    response.delete_array_response.deletion_future_handle = state.keep_future(counted=False)
-    reply.ok(response)
+    reply.answer("delete_array_response", deletion_future_handle=state.keep_future(counted=False))
 
 
 def is_deleted(state: SessionState, body: Any, reply: Reply) -> None:
-    response = IfrtResponse()
     deleted = state.devices.is_deleted(state.array(body.array_handle).ref)
-    response.is_array_deleted_response.deleted = deleted
-    response.is_array_deleted_response.SetInParent()
-    reply.ok(response)
+    reply.answer("is_array_deleted_response", deleted=deleted)
 
 
 def destruct(state: SessionState, body: Any, reply: Reply) -> None:
     state.arrays.forget(list(body.array_handle))
-    reply.empty("destruct_array_response")
+    reply.answer("destruct_array_response")
 
 
 OPERATIONS = (

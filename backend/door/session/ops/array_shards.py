@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...protocol import IfrtResponse, ShardSpec, name_of
+from ...protocol import ShardSpec, name_of
 from ..memory_meter import Allocation, shards_of
-from ..reply import Reply
+from ..reply import Operation, Reply
 from ..session_arrays import ArrayValue
 from ..session_devices import ArrayType, Ref, invalid
 from ..session_state import SessionState
 from .array_arguments import type_of
-from .operation import Operation
 
 MOST_SHARDS = 1 << 20  # that a plan may speak of
 
@@ -25,10 +24,8 @@ def assemble(state: SessionState, body: Any, reply: Reply) -> None:
     kind = body.dtype.kind if body.HasField("dtype") else (parts[0].type.kind if parts else 0)
     array_type = type_of(state, kind, body.shape.dims, body.sharding)
     ref = _assembled(state, array_type, parts)
-    response = IfrtResponse()
     handle = state.keep(body.result_handle, array_type, ref, _memory_of(parts))
-    response.assemble_array_from_single_device_arrays_response.array_handle = handle
-    reply.ok(response)
+    reply.answer("assemble_array_from_single_device_arrays_response", array_handle=handle)
 
 
 def _assembled(state: SessionState, array_type: ArrayType, parts: Sequence[ArrayValue]) -> Ref:
@@ -58,12 +55,9 @@ def disassemble(state: SessionState, body: Any, reply: Reply) -> None:
     parts = _parts(state, value)
     if len(handles) not in (0, len(parts)):
         raise invalid(f"{len(handles)} handles for the {len(parts)} shards of an array")
-    response = IfrtResponse()
-    found = response.disassemble_into_single_device_arrays_response
-    found.SetInParent()
     made = [(part.type, part.ref, part.memory) for part in parts]
-    found.array_handles.extend(state.keep_all(handles or [0] * len(parts), made))
-    reply.ok(response)
+    kept = state.keep_all(handles or [0] * len(parts), made)
+    reply.answer("disassemble_into_single_device_arrays_response", array_handles=kept)
 
 
 def _parts(state: SessionState, value: ArrayValue) -> list[ArrayValue]:
@@ -83,10 +77,8 @@ def fully_replicated_shard(state: SessionState, body: Any, reply: Reply) -> None
     if value.type.shard_shape != value.type.shape:
         raise invalid("the array is not fully replicated")
     part = _parts(state, value)[0]
-    response = IfrtResponse()
     handle = state.keep(body.result_handle, part.type, part.ref, part.memory)
-    response.fully_replicated_shard_response.array_handle = handle
-    reply.ok(response)
+    reply.answer("fully_replicated_shard_response", array_handle=handle)
 
 
 def remap(state: SessionState, body: Any, reply: Reply) -> None:
@@ -112,10 +104,7 @@ def remap(state: SessionState, body: Any, reply: Reply) -> None:
     handles = list(body.result_handles) or [0] * len(made)
     if len(handles) != len(made):
         raise invalid(f"{len(handles)} handles for {len(made)} arrays")
-    response = IfrtResponse()
-    response.remap_arrays_response.SetInParent()
-    response.remap_arrays_response.array_handles.extend(state.keep_all(handles, made))
-    reply.ok(response)
+    reply.answer("remap_arrays_response", array_handles=state.keep_all(handles, made))
 
 
 def _on(parts: Sequence[ArrayValue], device: int) -> ArrayValue:

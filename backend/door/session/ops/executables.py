@@ -5,9 +5,14 @@ An executable's results have handles that the client chose, but for its first ru
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from backend import xla
 
 from ...protocol import (
     CompiledMemoryStatsProto,
@@ -15,17 +20,16 @@ from ...protocol import (
     OpSharding,
     ShardSpec,
     StatusCode,
+    XlaCompileOptionsProto,
+    XlaLayoutProto,
     ifrt_shardings,
     name_of,
 )
 from ..memory_meter import Memory, nbytes_of, release
-from ..options import safe_options
-from ..reply import Reply
+from ..reply import Operation, Reply
 from ..session_arrays import ArrayValue, ArrayValues
 from ..session_devices import ArrayType, CompiledFacts, StatusError, invalid, unsupported
 from ..session_state import ExecutableValue, SessionState
-from .layouts import layout_proto
-from .operation import Operation
 from .reading import _ready
 from .starting import set_attributes
 
@@ -83,15 +87,11 @@ def _compiled(state: SessionState, reply: Reply, executable: Any, facts: Compile
         return
     handle = state.new_handle()
     state.executables[handle] = ExecutableValue(executable, facts)
-    response = IfrtResponse()
-    found = response.compile_response
-    found.loaded_executable_handle = handle
-    found.name, found.num_devices = facts.name, len(facts.devices)
-    found.device_ids.extend(facts.devices)
-    found.addressable_device_ids.extend(facts.devices)
-    found.fingerprint_value = facts.fingerprint
-    found.ready_future_handle = state.keep_future(counted=True)
-    reply.ok(response)
+    reply.answer(
+        "compile_response", loaded_executable_handle=handle, name=facts.name, num_devices=len(facts.devices),
+        device_ids=facts.devices, addressable_device_ids=facts.devices, fingerprint_value=facts.fingerprint,
+        ready_future_handle=state.keep_future(counted=True),
+    )  # fmt: skip
 
 
 # --- describe ---------------------------------------------------------------------------------------------
@@ -111,10 +111,8 @@ def metadata(state: SessionState, body: Any, reply: Reply) -> None:
         _set_layouts(found, name, getattr(facts, name))
     kinds = facts.output_memory_kinds
     if isinstance(kinds, StatusError):
-        found.output_memory_kinds.status.code, found.output_memory_kinds.status.message = (
-            kinds.code,
-            kinds.text,
-        )
+        status = found.output_memory_kinds.status
+        status.code, status.message = kinds.code, kinds.text
     else:
         found.output_memory_kinds.status.SetInParent()
         found.output_memory_kinds.memory_kind_lists.add(memory_kinds=kinds)
@@ -130,12 +128,11 @@ def metadata(state: SessionState, body: Any, reply: Reply) -> None:
 
 
 def _set_layouts(found: Any, name: str, layouts: tuple[str | None, ...] | StatusError) -> None:
+    if not isinstance(layouts, StatusError) and None in layouts:
+        layouts = unsupported("tokens have no layout")
     if isinstance(layouts, StatusError):
         error = getattr(found, f"{name}_error")
         error.code, error.message = layouts.code, layouts.text
-    elif any(each is None for each in layouts):
-        error = getattr(found, f"{name}_error")
-        error.code, error.message = StatusCode.UNIMPLEMENTED, "tokens have no layout"
     else:
         ours = getattr(found, f"{name}_list")
         ours.SetInParent()
@@ -159,13 +156,10 @@ def cost_analysis(state: SessionState, body: Any, reply: Reply) -> None:
 
 def program_text(state: SessionState, body: Any, reply: Reply) -> None:
     def told(found: str | StatusError) -> None:
-        response = IfrtResponse()
-        answer = response.loaded_executable_human_readable_program_text_response
+        said: dict[str, Any] = {"human_readable_program_text": found}
         if isinstance(found, StatusError):
-            answer.status.code, answer.status.message = found.code, found.text
-        else:
-            answer.human_readable_program_text = found
-        reply.ok(response)
+            said = {"status": {"code": found.code, "message": found.text}}
+        reply.answer("loaded_executable_human_readable_program_text_response", **said)
 
     _ask(state, body, state.devices.program_text, told)
 
@@ -179,23 +173,18 @@ def _ask(state: SessionState, body: Any, ask: Callable[..., None], told: Callabl
 
 
 def is_deleted(state: SessionState, body: Any, reply: Reply) -> None:
-    response = IfrtResponse()
-    found = response.loaded_executable_is_deleted_response
-    found.is_deleted = body.loaded_executable_handle not in state.executables
-    found.SetInParent()
-    reply.ok(response)
+    gone = body.loaded_executable_handle not in state.executables
+    reply.answer("loaded_executable_is_deleted_response", is_deleted=gone)
 
 
 def delete(state: SessionState, body: Any, reply: Reply) -> None:
     _forget(state, body.loaded_executable_handle)
-    response = IfrtResponse()
-    response.loaded_executable_delete_response.future_handle = state.keep_future(counted=True)
-    reply.ok(response)
+    reply.answer("loaded_executable_delete_response", future_handle=state.keep_future(counted=True))
 
 
 def destruct(state: SessionState, body: Any, reply: Reply) -> None:
     _forget(state, body.loaded_executable_handle)
-    reply.empty("loaded_executable_destruct_response")
+    reply.answer("loaded_executable_destruct_response")
 
 
 def _forget(state: SessionState, handle: int) -> None:
@@ -324,3 +313,44 @@ OPERATIONS = (
     ),
     Operation("loaded_executable_fetch_execute_result_request", fetch_execute_result),
 )
+
+
+# --- layouts -------------------------------------------------------------------------------------------------------
+
+LAYOUT = re.compile(r"\{([\d,]*)(?::(.*))?\}")
+TILES, ELEMENT, SPACE = (re.compile(text) for text in (r"T((?:\([\d,]+\))+)", r"E\((\d+)\)", r"S\((\d+)\)"))
+KNOWN = re.compile(r"(?:T(?:\([\d,]+\))+|E\(\d+\)|S\(\d+\))*")
+
+
+def layout_proto(text: str) -> Any:
+    found = LAYOUT.fullmatch(text)
+    if found is None or not KNOWN.fullmatch(found[2] or ""):
+        raise unsupported(f"the layout {text!r} cannot be said to a client")
+    layout, more = XlaLayoutProto(), found[2] or ""
+    layout.minor_to_major.extend(_numbers(found[1]))
+    if tiles := TILES.search(more):
+        for tile in tiles[1].strip("()").split(")("):
+            layout.tiles.add(dimensions=_numbers(tile))
+    if bits := ELEMENT.search(more):
+        layout.element_size_in_bits = int(bits[1])
+    if space := SPACE.search(more):
+        layout.memory_space = int(space[1])
+    return layout
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(each) for each in text.split(",") if each]
+
+
+# --- compile options -----------------------------------------------------------------------------------------------
+
+
+def safe_options(data: bytes, known: int) -> tuple[bytes, tuple[int, ...]]:
+    """Raises StatusError. `known`: the session's devices are numbered below this."""
+    try:
+        given = XlaCompileOptionsProto.FromString(data).compile_options
+        return xla.safe_options(given.SerializeToString(), known)
+    except DecodeError:
+        raise invalid("the compile options cannot be read") from None
+    except xla.UnsafeOptions as wrong:
+        raise invalid(str(wrong)) from None

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...protocol import STRING, StringArrayContents, name_of
-from ..reply import Reply
+from ..reply import Operation, Reply
 from ..session_devices import StatusError, invalid, unsupported
 from ..session_state import SessionState
-from .operation import Operation
 
 
 def check_value_ready(state: SessionState, body: Any, reply: Reply) -> None:
@@ -21,7 +20,7 @@ def check_value_ready(state: SessionState, body: Any, reply: Reply) -> None:
 
 def _ready(reply: Reply, body: str, fault: StatusError | None) -> None:
     if fault is None:
-        reply.empty(body)
+        reply.answer(body)
     else:
         reply.fault(fault)
 
@@ -57,7 +56,7 @@ def _fetched(
     except StatusError as fault:
         reply.fault(fault)
         return
-    reply.empty("copy_to_host_buffer_response")
+    reply.answer("copy_to_host_buffer_response")
 
 
 def _as_bytes(
@@ -73,8 +72,7 @@ def _as_bytes(
 
 
 def _strided(contents: np.ndarray[Any, Any], kind: int, strides: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """The elements in the order in which these strides have them: dense ones only, of which there is one for each
-    order of the dimensions."""
+    """The elements in the order of these strides, if they are dense: one for each order of the dimensions."""
     if len(strides) != contents.ndim:
         raise invalid(f"{len(strides)} strides do not fit an array of {contents.ndim} dimensions")
     order = sorted(range(contents.ndim), key=lambda dim: (-strides[dim], dim))

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...protocol import IfrtResponse
-from ..reply import Reply
+from ..reply import Operation, Reply
 from ..session_devices import invalid
 from ..session_state import SessionState
-from .layouts import serialized_layout
-from .operation import Operation
 
 CLIENT_ATTRIBUTES = {"serialize_with_sdy": True, "supports_executable_serialization": False}
 PLATFORM_IDS = {"cpu": 1, "cuda": 2, "tpu": 3}
@@ -77,9 +75,7 @@ def default_layout(state: SessionState, body: Any, reply: Reply) -> None:
     if not 0 <= body.device_id < state.count or any(dim < 0 for dim in shape):
         raise invalid(f"device {body.device_id} or shape {list(shape)} is not one that this session can have")
     text = state.devices.default_layout(body.dtype.kind, shape, body.device_id, body.memory_kind)
-    response = IfrtResponse()
-    response.get_default_layout_response.serialized_pjrt_layout = serialized_layout(text)
-    reply.ok(response)
+    reply.answer("get_default_layout_response", serialized_pjrt_layout=text.encode())
 
 
 OPERATIONS = (

@@ -103,9 +103,8 @@ def large_arrays_each_way() -> None:
 def a_thousand_small_puts() -> None:
     put = [jax.device_put(np.int32(each)) for each in range(1_000)]
     assert [int(each) for each in put[::5]] == list(range(0, 1_000, 5))
-    four = jax.device_put(
-        [np.float32(each) for each in range(4_000)]
-    )  # more than a server of gRPC takes at a time
+    # more than a server of gRPC takes at a time
+    four = jax.device_put([np.float32(each) for each in range(4_000)])
     assert sum(float(each) for each in four[::400]) == sum(range(0, 4_000, 400))
 
 

@@ -271,7 +271,7 @@ def test_a_session_that_cannot_be_opened_says_why_and_leaves_nothing(wrong: Exce
 
         head.keep = refused  # type: ignore[method-assign]
         sessions = ClusterSessions(source_of(head), ())
-        rig.session = sessions(Version(25, 6), b"", rig)  # type: ignore[assignment]
+        rig.session = sessions(Version(25, 6), b"", rig)
         init = rig.ask("init")
         await until(lambda: rig.sent)
         assert says in rig.answer(init).response_metadata.status.message

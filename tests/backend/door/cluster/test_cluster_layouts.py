@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 from backend.door.cluster.cluster_arrays import ClusterArray, ShardedContents
 from backend.door.cluster.cluster_layouts import boxes_of, value_of, whole_of
-from backend.door.protocol.dtypes import TOKEN, kind_of
-from backend.door.protocol.ifrt_messages import OpSharding
+from backend.door.protocol.ifrt_messages import TOKEN, DTypeProto, OpSharding
 from backend.door.protocol.ifrt_shardings import ShardSpec, Tiles, tiles_of
 from backend.door.session.session_devices import ArrayType, StatusError
 from core.model import Layout, Sharding, Shards, line
 
-F32 = kind_of(np.dtype(np.float32))
+F32: int = DTypeProto.KIND_F32
 
 
 def typed(shape: tuple[int, ...], tiles: Tiles, count: int) -> ArrayType:

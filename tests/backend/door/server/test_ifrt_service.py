@@ -310,9 +310,8 @@ def test_a_buffer_of_another_size_than_announced_is_refused(house: House) -> Non
 
 def test_pieces_may_be_written_as_protobuf_allows_and_nonsense_is_refused(house: House) -> None:
     stream = house.buffers.begin_store(1, 9, 3)
-    unusual = (
-        b"\x0a\x01a" + b"\x0a\x83\x00abc"
-    )  # the field twice, the last with a length of two digits: the last counts
+    # the field twice, the last with a length of two digits: the last counts
+    unusual = b"\x0a\x01a" + b"\x0a\x83\x00abc"
     house.buffers.send(stream, framed(unusual))
     house.buffers.end(stream)
     assert house.session.buffers == {9: b"abc"}
@@ -378,7 +377,6 @@ def test_nothing_in_metadata_or_messages_raises(method: str, data: bytes) -> Non
     metadata = {SESSION_METADATA: data, ifrt_service.STORE_METADATA: data}
     result = house.buffers.result(house.buffers.call(SERVICE + method, data, metadata=metadata))
     assert result.status is not None
-    assert (
-        result.status != 13 or len(house.made) > 1
-    )  # a bug of the minimal session is not one of the transport
+    # a bug of the minimal session is not one of the transport
+    assert result.status != 13 or len(house.made) > 1
     assert NEWEST.protocol_version == 25

@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.door.protocol.dtypes import DTYPES, STRING, dtype_of, kind_of
 from backend.door.protocol.ifrt_messages import (
+    DTYPES,
+    STRING,
     ByteStrides,
     DTypeProto,
     IfrtRequest,
     ShapeProto,
     StringArrayContents,
+    dtype_of,
 )
 from backend.door.session.ops.array_arguments import host_view
 from backend.door.session.session_devices import StatusError
@@ -97,7 +99,7 @@ def test_strides_of_dimensions_of_size_one_mean_nothing() -> None:
 def test_elements_of_less_than_a_byte_take_one() -> None:
     kind = DTypeProto.KIND_S4
     found = host_view(bytes([1, 7, 15]), kind, (3,), None)
-    assert (found.astype(int).tolist(), kind_of(found.dtype)) == ([1, 7, -1], kind)
+    assert (found.astype(int).tolist(), found.dtype) == ([1, 7, -1], dtype_of(kind))
 
 
 def test_strings_are_a_message() -> None:

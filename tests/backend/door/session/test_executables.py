@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backend.door.protocol.ifrt_messages import CompileOptionsProto, HloShardingProto
-from backend.door.session.ops.layouts import layout_proto
+from backend.door.session.ops.executables import layout_proto
 from backend.door.session.session_devices import StatusError
 from backend.door.session.session_state import SessionLimits
 

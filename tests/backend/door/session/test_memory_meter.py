@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.door.protocol.dtypes import STRING, TOKEN
-from backend.door.protocol.ifrt_messages import DTypeProto
+from backend.door.protocol.ifrt_messages import STRING, TOKEN, DTypeProto
 from backend.door.protocol.ifrt_shardings import ShardSpec
 from backend.door.session.memory_meter import MemoryMeter, bytes_of, nbytes_of, release, shards_of
 from backend.door.session.session_devices import ArrayType, StatusError
@@ -156,9 +155,8 @@ def test_a_session_that_ends_leaves_nothing_counted() -> None:
 
 def test_bytes_are_those_of_all_shards() -> None:
     where = ShardSpec((0, 1))
-    assert (
-        bytes_of(ArrayType(DTypeProto.KIND_S4, (3, 5), ShardSpec((0,)))) == 15
-    )  # a byte an element, in host memory
+    # a byte an element, in host memory
+    assert bytes_of(ArrayType(DTypeProto.KIND_S4, (3, 5), ShardSpec((0,)))) == 15
     assert bytes_of(ArrayType(DTypeProto.KIND_F64, (3, 0), where)) == 0
     assert bytes_of(ArrayType(STRING, (3,), ShardSpec((0,))), contents=100) == 148
     assert bytes_of(ArrayType(TOKEN, (), ShardSpec((0,)))) > 0

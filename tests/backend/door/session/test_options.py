@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.door.protocol.ifrt_messages import CompileOptionsProto, XlaCompileOptionsProto
-from backend.door.session.options import safe_options
+from backend.door.session.ops.executables import safe_options
 from backend.door.session.session_devices import StatusError
 
 from ..session_rig import compile_options

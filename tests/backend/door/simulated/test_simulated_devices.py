@@ -11,8 +11,13 @@ import pytest
 from backend.door.protocol.ifrt_messages import StatusCode
 from backend.door.protocol.ifrt_shardings import ShardSpec, Tiles
 from backend.door.session.session_devices import ArrayType, StatusError
-from backend.door.simulated.shapes_only import UNREADABLE, ShapesOnly
-from backend.door.simulated.simulated_devices import SimulatedDevices, SimulatedExecutable, SimulatedRefs
+from backend.door.simulated.simulated_devices import (
+    UNREADABLE,
+    ShapesOnly,
+    SimulatedDevices,
+    SimulatedExecutable,
+    SimulatedRefs,
+)
 from core.protocol import messages as m
 
 from ..cluster_rig import F32, ClusterRig, Told

@@ -1,0 +1,10 @@
+"""A pytest plugin: it runs the tests of `pjrt_cases` with clients that are not trusted."""
+
+from functools import partial
+
+from backend.auth.trust import Rules
+from backend.sandbox.checked_devices import CheckedDevices
+
+from ..pjrt import pjrt_rig
+
+vars(pjrt_rig)["PjrtDevices"] = partial(CheckedDevices, Rules())

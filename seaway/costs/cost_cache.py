@@ -50,12 +50,26 @@ def cost(key: str, name: str, compute: Callable[[], Cost], *, refresh: bool = Fa
     """The cached cost, renamed to `name`; or the result of `compute`, which is then cached."""
     path = folder() / f"{key}.json"
     if not refresh:
-        with contextlib.suppress(CostError):
-            return msgspec.structs.replace(Cost.from_json(path), name=name)
+        with contextlib.suppress(CostError, OSError, ValueError, RecursionError):  # msgspec's are ValueErrors
+            kept = Cost.from_json(path)
+            if _sum(kept) == msgspec.json.decode(path.read_bytes(), type=_Summed).sum:
+                return msgspec.structs.replace(kept, name=name)
     found = compute()
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as aside:  # two processes may write at once
-            found.to_json(Path(aside) / "cost")
-            os.replace(Path(aside) / "cost", path)
+            written = Path(aside) / "cost"
+            text = found.to_json().removesuffix("\n}\n")
+            written.write_text(f'{text},\n  "sum": "{_sum(found)}"\n}}\n', encoding="utf-8")
+            os.replace(written, path)
     return found
+
+
+class _Summed(msgspec.Struct):
+    """A file whose figures were changed, by whatever it was, is not used."""
+
+    sum: str = ""
+
+
+def _sum(found: Cost) -> str:
+    return hashlib.sha256(found.to_json().encode()).hexdigest()

@@ -19,7 +19,7 @@ from jax.sharding import PartitionSpec
 import seaway as sw
 from backend.node.calls import CallError
 from backend.wire.call_messages import StepTimes
-from seaway.api import row_packing
+from seaway.api import routing
 from seaway.api.computation import Computation
 from seaway.api.routing import _Plan
 from seaway.graph.signature import Signature

@@ -43,9 +43,7 @@ def layer(x: Any, router: Any, weights: Any) -> Any:
     x = sw.put(x, devices=tokens_on, sharding=token_rows)
     rows, source = sw.route(x, choose(x, router), devices=experts_on, name="to experts")
     made = apply(weights, rows)
-    (back, token), _ = sw.route(
-        (made, source), home_of(source), devices=tokens_on, capacity=PER_SHARD, name="back"
-    )
+    (back, token), _ = sw.route((made, source), home_of(source), devices=tokens_on, capacity=PER_SHARD, name="back")
     return in_order(back, token)
 
 

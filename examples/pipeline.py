@@ -20,17 +20,12 @@ def shape(*sizes: int) -> Any:
 ACTIVATION, WEIGHTS = shape(128, 2048), shape(16, 2048, 2048)
 
 slices = [sw.slice(devices=32, island=f"c{stage}", name=f"stage{stage}") for stage in range(STAGES)]
-forward = [
-    sw.synthetic(f"F{n}", devices=each, duration="5ms", out=lambda w, x: x) for n, each in enumerate(slices)
-]
+forward = [sw.synthetic(f"F{n}", devices=each, duration="5ms", out=lambda w, x: x) for n, each in enumerate(slices)]
 backward = [
-    sw.synthetic(f"B{n}", devices=each, duration="10ms", out=lambda w, x, g: (x, w))
-    for n, each in enumerate(slices)
+    sw.synthetic(f"B{n}", devices=each, duration="10ms", out=lambda w, x, g: (x, w)) for n, each in enumerate(slices)
 ]
 update = [
-    sw.synthetic(
-        f"U{n}", devices=each, duration="2ms", allreduce="128MiB", out=lambda w, gs: w, donate_argnums=0
-    )
+    sw.synthetic(f"U{n}", devices=each, duration="2ms", allreduce="128MiB", out=lambda w, gs: w, donate_argnums=0)
     for n, each in enumerate(slices)
 ]
 

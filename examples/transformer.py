@@ -83,9 +83,7 @@ def step_of(state: Tree, tokens: jax.Array, wanted: jax.Array) -> tuple[Tree, ja
 
 # --- data-parallel on one island: XLA adds the gradients of its devices -------------------------------------------
 
-data_parallel = sw.jit(
-    step_of, devices=island, in_shardings=(None, rows, rows), donate_argnums=0, name="data_parallel"
-)
+data_parallel = sw.jit(step_of, devices=island, in_shardings=(None, rows, rows), donate_argnums=0, name="data_parallel")
 
 
 # --- a pipeline over two islands: sw.pipeline returns the gradients of each stage, on that stage ----------------------
@@ -172,9 +170,7 @@ def table(**ways: Losses) -> None:
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="A small transformer, trained in three ways to the same losses."
-    )
+    parser = argparse.ArgumentParser(description="A small transformer, trained in three ways to the same losses.")
     parser.add_argument("--checkpoint", type=Path, metavar="FOLDER", help=f"save every {EVERY} steps")
     parser.add_argument("--resume", action="store_true", help="continue from the last save")
     parser.add_argument("--hosts", type=int, default=2, help="of each island: 1, 2 or 4 (%(default)s)")

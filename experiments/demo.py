@@ -114,9 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="seconds of simulated time")
     given = parser.parse_args(arguments)
     began = time.perf_counter()
-    print(
-        f"Seaway: {len(WEIGHTS)} clients on 2048 simulated TPUs, weights 1:2:4:8, policy stride", flush=True
-    )
+    print(f"Seaway: {len(WEIGHTS)} clients on 2048 simulated TPUs, weights 1:2:4:8, policy stride", flush=True)
     session = simulated(given.seconds)
     trace = session.trace
     intervals = int(trace.gangs()["devices"].sum())

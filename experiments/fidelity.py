@@ -38,18 +38,7 @@ SURE = {
 }
 COLUMNS = ("experiment", "what", "paper", "predicted", "error", "fitted")
 FITTED, RESTS, CANNOT, PREDICTED = "fitted", "rests on assumptions", "could not be wrong", "predicted"
-WORDS = (
-    "cluster",
-    "hosts",
-    "model",
-    "schedule",
-    "cores",
-    "islands",
-    "stages",
-    "microbatches",
-    "clients",
-    "system",
-)
+WORDS = ("cluster", "hosts", "model", "schedule", "cores", "islands", "stages", "microbatches", "clients", "system")
 
 
 def numbers(name: str, frame: pd.DataFrame) -> list[dict[str, Any]]:

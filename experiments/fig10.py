@@ -86,9 +86,7 @@ def _bars(axes: Any, mine: pd.DataFrame) -> None:
     for kind, color in LOOK.items():
         some = mine[mine["kind"] == kind]
         spans = some["end_s"] - some["start_s"]
-        axes.barh(
-            some["slice"], spans, left=some["start_s"], height=0.86, color=color, label=kind, linewidth=0
-        )
+        axes.barh(some["slice"], spans, left=some["start_s"], height=0.86, color=color, label=kind, linewidth=0)
     axes.set_ylabel("stage")
     axes.set_ylim(max(mine["slice"]) + 0.6, -0.6)
     axes.grid(visible=False)
@@ -119,8 +117,7 @@ def pairs(frame: pd.DataFrame) -> list[tuple[Any, Any]]:
 
 def conclusions(frame: pd.DataFrame) -> dict[str, float]:
     return {
-        f"S={one.stages}, M={one.microbatches}: {other.islands} islands / one": other.tokens_per_s
-        / one.tokens_per_s
+        f"S={one.stages}, M={one.microbatches}: {other.islands} islands / one": other.tokens_per_s / one.tokens_per_s
         for one, other in pairs(frame)
     }
 
@@ -128,11 +125,9 @@ def conclusions(frame: pd.DataFrame) -> dict[str, float]:
 def printed_numbers(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The paper's figure shows equal throughput."""
     return [
-        {
-            "what": f"{name}, throughput", "paper": 1.0, "predicted": ratio, "error": ratio - 1, "fitted": False,
-        }
+        {"what": f"{name}, throughput", "paper": 1.0, "predicted": ratio, "error": ratio - 1, "fitted": False}
         for name, ratio in conclusions(frame).items()
-    ]  # fmt: skip
+    ]
 
 
 def findings(frame: pd.DataFrame) -> str:

@@ -59,8 +59,7 @@ def measure(point: Point) -> dict[str, Any]:
 
 def draw(frame: pd.DataFrame, axes: Any, trace: pd.DataFrame) -> None:
     labels = [
-        f"{row['clients']} client{'s' * (row['clients'] > 1)}\n{row['busy']:.0%} busy"
-        for _, row in frame.iterrows()
+        f"{row['clients']} client{'s' * (row['clients'] > 1)}\n{row['busy']:.0%} busy" for _, row in frame.iterrows()
     ]
     draw_rows(axes, trace, labels)
     axes.set_xlabel("ms, of four of the island's cores in each configuration")
@@ -68,8 +67,7 @@ def draw(frame: pd.DataFrame, axes: Any, trace: pd.DataFrame) -> None:
 
 def conclusions(frame: pd.DataFrame) -> dict[str, float]:
     return {
-        f"busy with {row['clients']} clients": row["busy"]
-        for _, row in frame.drop_duplicates("clients").iterrows()
+        f"busy with {row['clients']} clients": row["busy"] for _, row in frame.drop_duplicates("clients").iterrows()
     }
 
 

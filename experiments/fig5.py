@@ -186,12 +186,7 @@ def conclusions(frame: pd.DataFrame) -> dict[str, float]:
 
 
 def findings(frame: pd.DataFrame) -> str:
-    lines = [
-        *_crossed(frame),
-        *_against(frame, "tf1"),
-        *_against(frame, "ray"),
-        *_far_ahead(frame),
-    ]
+    lines = [*_crossed(frame), *_against(frame, "tf1"), *_against(frame, "ray"), *_far_ahead(frame)]
     return "\n".join(lines) or "Too few lines were asked for to compare any."
 
 

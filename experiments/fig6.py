@@ -91,9 +91,7 @@ def draw(frame: pd.DataFrame, axes: Any, curves: pd.DataFrame) -> None:
     for number, (cluster, mine) in enumerate(frame.groupby("cluster", sort=False)):
         mine = mine.drop_duplicates("hosts").sort_values("hosts")
         devices_per_host = mine["cores"].iloc[0] // mine["hosts"].iloc[0]
-        wide = (
-            {"linewidth": 5.0, "markersize": 9.0, "alpha": 0.5} if not number else {}
-        )  # they lie on each other
+        wide = {"linewidth": 5.0, "markersize": 9.0, "alpha": 0.5} if not number else {}  # they lie on each other
         line(
             axes[1], mine["hosts"], mine["smallest_ms"], f"set-up {cluster}, {devices_per_host} cores a host", number,
             color=(BLUE, GREEN)[number % 2], **wide,

@@ -70,17 +70,14 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
 
 def ratios(frame: pd.DataFrame) -> pd.DataFrame:
     """The ratio of parallel to sequential rates, by stages."""
-    both = {
-        name: mine.drop_duplicates("stages").set_index("stages") for name, mine in frame.groupby("dispatch")
-    }
+    both = {name: mine.drop_duplicates("stages").set_index("stages") for name, mine in frame.groupby("dispatch")}
     found = both["parallel"]["computations_per_s"] / both["sequential"]["computations_per_s"]
     return found.dropna().sort_index().rename("ratio").reset_index()
 
 
 def conclusions(frame: pd.DataFrame) -> dict[str, float]:
     return {
-        f"parallel over sequential at {int(row['stages'])} stages": row["ratio"]
-        for _, row in ratios(frame).iterrows()
+        f"parallel over sequential at {int(row['stages'])} stages": row["ratio"] for _, row in ratios(frame).iterrows()
     }
 
 
@@ -90,9 +87,7 @@ def findings(frame: pd.DataFrame) -> str:
     found = ratios(frame)
     first, last = found.iloc[0], found.iloc[-1]
     at_first = f"x{first['ratio']:.2f} at {int(first['stages'])}"
-    lines = [
-        f"- Parallel dispatch is x{last['ratio']:.2f} sequential at {int(last['stages'])} stages, {at_first}."
-    ]
+    lines = [f"- Parallel dispatch is x{last['ratio']:.2f} sequential at {int(last['stages'])} stages, {at_first}."]
     for name, mine in frame.groupby("dispatch", sort=False):
         mine = mine.drop_duplicates("stages").sort_values("stages")
         rise = mine["computations_per_s"].iloc[-1] / mine["computations_per_s"].iloc[0]

@@ -59,9 +59,7 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
     for number, (compute, mine) in enumerate(frame.groupby("compute_ms", sort=True)):
         mine = mine.drop_duplicates("clients").sort_values("clients")
         line(axes, mine["clients"], mine["computations_per_s"], f"Pathways, {compute:g} ms", number)
-        axes.plot(
-            mine["clients"], mine["jax_per_s"], color=FAR[number % len(FAR)], linestyle="--", linewidth=1.1
-        )
+        axes.plot(mine["clients"], mine["jax_per_s"], color=FAR[number % len(FAR)], linestyle="--", linewidth=1.1)
     axes.plot([], [], color=QUIET, linestyle="--", linewidth=1.1, label="JAX, alone")
     doublings(axes, frame["clients"])
     first = frame.iloc[0]

@@ -67,31 +67,21 @@ def measure(point: Point) -> dict[str, Any]:
 def draw(frame: pd.DataFrame, axes: Any, trace: pd.DataFrame) -> None:
     labels = []
     for _, row in frame.iterrows():
-        got = ", ".join(
-            f"{row[name]:.0%}" for name in row.index if name.startswith("got_") and row[name] == row[name]
-        )
+        got = ", ".join(f"{row[name]:.0%}" for name in row.index if name.startswith("got_") and row[name] == row[name])
         labels.append(f"{row['weights']}\n{got}")
     draw_rows(axes, trace, labels)
-    axes.set_xlabel(
-        "ms, of four of the island's cores in each configuration; under the weights, what each client got"
-    )
+    axes.set_xlabel("ms, of four of the island's cores in each configuration; under the weights, what each client got")
 
 
 def conclusions(frame: pd.DataFrame) -> dict[str, float]:
-    found = {
-        f"worst error of a share, {row['weights']}": row["worst_share_error"] for _, row in frame.iterrows()
-    }
+    found = {f"worst error of a share, {row['weights']}": row["worst_share_error"] for _, row in frame.iterrows()}
     return found | {f"busy, {row['weights']}": row["busy"] for _, row in frame.iterrows()}
 
 
 def findings(frame: pd.DataFrame) -> str:
     lines = []
     for _, row in frame.iterrows():
-        names = [
-            name.removeprefix("got_")
-            for name in row.index
-            if name.startswith("got_") and row[name] == row[name]
-        ]
+        names = [name.removeprefix("got_") for name in row.index if name.startswith("got_") and row[name] == row[name]]
         parts = [f"{name} {row[f'got_{name}']:.1%} of {row[f'asked_{name}']:.1%}" for name in names]
         got = ", ".join(parts)
         lines.append(f"- {row['weights']} under {row['policy']}: got {got}; devices {row['busy']:.1%} busy.")

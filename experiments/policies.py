@@ -108,9 +108,9 @@ def _summary(sim: Any, loops: list[Loop], ideal: list[int]) -> dict[str, Any]:
         np.array([end - called for called, end in loop.ends]) / alone
         for loop, alone in zip(loops, ideal, strict=True)
     ])  # fmt: skip
-    urgent = np.concatenate([
-        np.array([end - called for called, end in loop.ends]) for loop in loops if loop.think
-    ] or [np.zeros(1)])  # fmt: skip
+    urgent = np.concatenate(
+        [np.array([end - called for called, end in loop.ends]) for loop in loops if loop.think] or [np.zeros(1)]
+    )
     return {
         "busy": busy(sim, (begin, over)),
         "fairness": float(per_weight.sum() ** 2 / (len(batch) * (per_weight**2).sum())),

@@ -51,9 +51,7 @@ def lines(found: pd.DataFrame) -> list[str]:
     """Lines of the table, for the numbers that are in a fidelity table."""
     told = []
     for line in LINES:
-        mine = found[
-            (found["experiment"] == line.experiment) & found["what"].str.contains(line.what, regex=False)
-        ]
+        mine = found[(found["experiment"] == line.experiment) & found["what"].str.contains(line.what, regex=False)]
         if len(mine):
             row = mine.iloc[int(mine["error"].abs().argmax())]
             paper, here = (line.unit.format(float(row[each]) * line.scale) for each in ("paper", "predicted"))

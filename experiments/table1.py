@@ -69,9 +69,7 @@ def _jax(point: Point, job: jobs.Job, tokens: int) -> dict[str, Any]:
     setup, cost = setups.cluster(point["cores"]), book.cost(job)
     efficiency = rows.efficiency(point["efficiency"], point["length"])
     kernel = rows.on_slice(cost.scaled(1 / efficiency).kernel, setup, job.split)
-    found = run(
-        "jax", setup, BaselineWork(kernel), profile_of(point["profile"]), calls=max(6, point["steps"])
-    )
+    found = run("jax", setup, BaselineWork(kernel), profile_of(point["profile"]), calls=max(6, point["steps"]))
     return {
         "tokens_per_s": found.per_second * tokens, "step_s": 1 / found.per_second,
         "efficiency": round(efficiency, 6), "source": book.origin(job, cost),
@@ -107,16 +105,7 @@ def pairs(frame: pd.DataFrame) -> list[tuple[Any, Any]]:
     """Pairs of JAX's and Pathways' row, by configuration."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows.listed(frame):
-        same = (
-            row.model,
-            row.cores,
-            row.batch,
-            row.length,
-            row.targets,
-            row.split,
-            row.efficiency,
-            row.profile,
-        )
+        same = (row.model, row.cores, row.batch, row.length, row.targets, row.split, row.efficiency, row.profile)
         found.setdefault(same, {})[row.system] = row
     return [(both["jax"], both["pathways"]) for both in found.values() if len(both) == 2]
 

@@ -32,9 +32,7 @@ class NoSession(SeawayError, RuntimeError):
 
     def __init__(self, what: str, unopened: Sequence[str] = ()) -> None:
         forgotten = (
-            f" (There is {unopened[0]}, which was made and not entered: `with s:`, or `s.open()`.)"
-            if unopened
-            else ""
+            f" (There is {unopened[0]}, which was made and not entered: `with s:`, or `s.open()`.)" if unopened else ""
         )
         super().__init__(
             f"{what} was called outside any session, so there are no devices to run it on.{forgotten} Open one around "

@@ -48,18 +48,14 @@ def _parquet(data: bytes, made: Callable[[Any], Any]) -> Any:
     try:
         return made(_table(pq.ParquetFile(pa.BufferReader(data)), len(data)))
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(
-            f"it is no Parquet file, or is damaged: {str(error).partition(chr(10))[0]}"
-        ) from None
+        raise ValueError(f"it is no Parquet file, or is damaged: {str(error).partition(chr(10))[0]}") from None
 
 
 def _table(file: Any, size: int) -> Any:
     about = file.metadata
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
     packed = sum(
-        group.column(number).total_uncompressed_size
-        for group in groups
-        for number in range(group.num_columns)
+        group.column(number).total_uncompressed_size for group in groups for number in range(group.num_columns)
     )
     takes = max(8 * about.num_rows * about.num_columns, packed)
     if takes > ROOM + ROOM_TIMES * size:

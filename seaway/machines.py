@@ -41,9 +41,7 @@ class TraceMachines:
         self.known = known
         self._first_devices = np.array([island.base_device for island in self.islands], dtype=np.int64)
         self._first_hosts = np.array([island.base_host for island in self.islands], dtype=np.int64)
-        self._devices_per_host = np.array(
-            [island.devices_per_host for island in self.islands], dtype=np.int64
-        )
+        self._devices_per_host = np.array([island.devices_per_host for island in self.islands], dtype=np.int64)
         self._numbers = np.array([island.index for island in self.islands], dtype=np.int64)
 
     @property
@@ -91,13 +89,7 @@ def of_setup(setup: Any) -> TraceMachines:
     return TraceMachines(
         (
             TraceIsland(
-                each.index,
-                each.name,
-                each.hosts,
-                each.devices_per_host,
-                each.base_host,
-                each.base_device,
-                each.kind,
+                each.index, each.name, each.hosts, each.devices_per_host, each.base_host, each.base_device, each.kind
             )
             for each in islands
         ),
@@ -111,11 +103,7 @@ def of_places(places: Mapping[int, TracedPlace]) -> TraceMachines:
     for place in places.values():
         end = max((high for _, high in place.devices), default=place.first + 1)
         first, devices_per_host, last = found.get(place.island, (place.first, place.devices_per_host, end))
-        found[place.island] = [
-            min(first, place.first),
-            max(devices_per_host, place.devices_per_host),
-            max(last, end),
-        ]
+        found[place.island] = [min(first, place.first), max(devices_per_host, place.devices_per_host), max(last, end)]
     islands, base_host = [], 0
     for index, (first, devices_per_host, last) in sorted(found.items(), key=lambda item: item[1]):
         hosts = -(-(last - first) // devices_per_host)

@@ -7,9 +7,7 @@ from hypothesis import HealthCheck, settings
 
 # `repeat` draws the same examples every time: a red `make test` means that the code changed, not the random seed.
 # `explore` draws afresh, and many more: `make test-full`. Neither judges by the clock: machines are shared.
-settings.register_profile(
-    "repeat", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("repeat", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile(
     "explore", max_examples=1000, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -24,17 +24,7 @@ from tests.chaos.journal import Call
 from tests.chaos.judge import Bounds, RoundSeen, Verdict, judge
 from tests.chaos.processes import Policy, Process, ProcessEnd, Usage, strays, usage
 from tests.chaos.proxy import Proxy
-from tests.chaos.schedule import (
-    KINDS,
-    Fault,
-    Schedule,
-    Shape,
-    draw,
-    first,
-    parse,
-    rounds,
-    text,
-)  # fmt: skip
+from tests.chaos.schedule import KINDS, Fault, Schedule, Shape, draw, first, parse, rounds, text
 from tests.chaos.shrink import shrink
 from tests.chaos.watching import standing
 
@@ -112,17 +102,14 @@ def test_faults_are_drawn_only_for_processes_that_exist() -> None:
         ("FAILED_PRECONDITION: [host-lost] host 1 was lost", "", False),
         ("KeyError: 7", "", False),
     ],
-)  # fmt: skip
-def test_an_error_of_a_jax_program_is_named_if_it_has_a_status_and_a_cause(
-    text: str, code: str, ours: bool
-) -> None:
+)
+def test_an_error_of_a_jax_program_is_named_if_it_has_a_status_and_a_cause(text: str, code: str, ours: bool) -> None:
     found = jax_clients.named(JaxRuntimeError(text))
     assert (found.kind, found.code, found.ours) == ("JaxRuntimeError", code, ours)
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["UNAVAILABLE: Socket closed", "Unable to initialize backend 'proxy': UNAVAILABLE: Connection refused"],
+    "text", ["UNAVAILABLE: Socket closed", "Unable to initialize backend 'proxy': UNAVAILABLE: Connection refused"]
 )
 def test_a_jax_program_whose_session_is_over_is_told_so(text: str) -> None:
     assert jax_clients.named(RuntimeError(text)) == ("Unreachable", "", True)
@@ -158,10 +145,7 @@ def call(end: str = "ok", **options: object) -> Call:
 
 
 def error(code: str = "host-lost", **options: object) -> Call:
-    return call(
-        "error",
-        **{"kind": "RunError", "code": code, "text": "the result of 'step' is lost: host 1"} | options,
-    )
+    return call("error", **{"kind": "RunError", "code": code, "text": "the result of 'step' is lost: host 1"} | options)
 
 
 def seen(*calls: Call, fault: str = "kill agent-1 restart=0.3", **options: object) -> RoundSeen:
@@ -238,9 +222,7 @@ def test_a_process_may_refuse_or_be_killed_where_its_fault_says_so() -> None:
     assert not verdict(
         seen(deaths=[ProcessEnd(100.1, "controller", 9, 1, 0, REFUSED)], fault="flip controller lasts=3")
     ).failed
-    assert not verdict(
-        seen(deaths=[ProcessEnd(100.1, "agent-0", 9, -9, 0)], fault="memory agent-0 lasts=3")
-    ).failed
+    assert not verdict(seen(deaths=[ProcessEnd(100.1, "agent-0", 9, -9, 0)], fault="memory agent-0 lasts=3")).failed
 
 
 def test_a_forgiven_outcome_hides_no_other() -> None:
@@ -258,16 +240,12 @@ def test_a_call_of_a_client_that_was_killed_need_not_end() -> None:
 
 def test_an_error_must_name_a_restart_if_there_was_one() -> None:
     assert verdict(seen(error("restart"), fault="kill controller restart=0.3")).outcome == "error"
-    assert (
-        verdict(seen(error("restart"), deaths=[ProcessEnd(101.0, "controller", 9, -9, 9)])).outcome == "error"
-    )
+    assert verdict(seen(error("restart"), deaths=[ProcessEnd(101.0, "controller", 9, -9, 9)])).outcome == "error"
 
 
 def test_bounds_follow_from_the_lease_and_from_the_length_of_a_fault() -> None:
     def bound(fault: str, over: float, lease: float = 3.0) -> float:
-        return (
-            Bounds(lease, start=4.0).error_by([Injected(parse(fault)[0], 100.0, 100.0 + over)], 200.0) - 100.0
-        )
+        return Bounds(lease, start=4.0).error_by([Injected(parse(fault)[0], 100.0, 100.0 + over)], 200.0) - 100.0
 
     assert bound("kill coordination-0", 0.0) == 3.0 + 3.0
     assert bound("kill coordination-0", 0.0, lease=10.0) == 10.0 + 3.0
@@ -328,9 +306,7 @@ def ticks(process: Process, over: Callable[[], bool]) -> list[ProcessEnd]:
 
 
 def test_a_supervisor_restarts_a_process_and_says_whether_a_fault_ended_it(tmp_path: Path) -> None:
-    process = Process(
-        "p", tmp_path / "log", lambda port: ["http.server", "--bind", "127.0.0.1", str(port)], 0
-    )
+    process = Process("p", tmp_path / "log", lambda port: ["http.server", "--bind", "127.0.0.1", str(port)], 0)
     try:
         process.start()
         one = process.pid

@@ -35,13 +35,7 @@ def test_all_kinds_of_faults_of_machines_are_drawn_and_read_back() -> None:
     assert parse(text(drawn)) == drawn
     assert not misfit(drawn, MACHINES)
     links = {touches(fault) for fault in drawn if fault.role == "link"}
-    one_way = {
-        "agent>agent",
-        "agent>controller",
-        "controller>agent",
-        "client>controller",
-        "controller>client",
-    }
+    one_way = {"agent>agent", "agent>controller", "controller>agent", "client>controller", "controller>client"}
     one_way |= {"agent>client", "client>agent"}
     both_ways = {"agent=agent", "agent=controller", "agent=client", "client=controller"}
     assert links == {f"cut {link}" for link in one_way | both_ways}
@@ -92,9 +86,7 @@ def test_a_clock_of_a_process_is_moved_while_it_runs(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(memory_limit.why_not()), reason=memory_limit.why_not())
 def test_a_process_that_takes_more_memory_than_its_limit_is_killed_and_no_group_stays() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", "input(); held = bytearray(1 << 28)"], stdin=subprocess.PIPE
-    )
+    process = subprocess.Popen([sys.executable, "-c", "input(); held = bytearray(1 << 28)"], stdin=subprocess.PIPE)
     limit = memory_limit.MemoryLimit([process.pid], 1 << 24)
     process.communicate(b"\n")
     limit.end()

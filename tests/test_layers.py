@@ -12,9 +12,7 @@ from .sources import PRODUCT, ROOT, Source, files, parsed, relative, source
 
 ROOMS = (*PRODUCT, "experiments")
 PACKAGES = tuple(
-    path.parent.relative_to(ROOT).as_posix()
-    for room in ROOMS
-    for path in sorted((ROOT / room).rglob("*/__init__.py"))
+    path.parent.relative_to(ROOT).as_posix() for room in ROOMS for path in sorted((ROOT / room).rglob("*/__init__.py"))
 )
 
 
@@ -61,9 +59,7 @@ def lint_imports(folder: Path, planted: dict[str, str]) -> subprocess.CompletedP
     for path, text in planted.items():
         (folder / path).write_text(text)
     command = "from importlinter.cli import lint_imports_command as run; run(['--no-cache', '--no-logo'])"
-    return subprocess.run(
-        [sys.executable, "-c", command], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return subprocess.run([sys.executable, "-c", command], cwd=folder, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -89,9 +89,7 @@ def test_retired_names_stay_retired() -> None:
 
 # --- what docstrings of modules name --------------------------------------------------------------------------------
 
-FUNCTIONS = re.compile(
-    r"(?:unctions? that matters?(?: most)?:|\bRead (?=`))(.*?)(?:\.(?:\s|$)|\n\n|$)", re.DOTALL
-)
+FUNCTIONS = re.compile(r"(?:unctions? that matters?(?: most)?:|\bRead (?=`))(.*?)(?:\.(?:\s|$)|\n\n|$)", re.DOTALL)
 NEIGHBOURS = re.compile(r"Neighbours?:(.*?)(?:\.(?:\s|$)|\n\n|$)", re.DOTALL)
 NAMED = re.compile(r"`([A-Za-z_][\w.]*)`")
 LISTED = re.compile(r"^ {0,4}((?:[a-z_0-9]+, )*[a-z_0-9]+) {2,}\S", re.MULTILINE)
@@ -134,9 +132,7 @@ def test_a_package_lists_packages_that_it_has() -> None:
     for path in files():
         if path.name == "__init__.py":
             here = {each.stem for each in path.parent.iterdir()}
-            listed = {
-                name for names in LISTED.findall(source(path).docstring or "") for name in names.split(", ")
-            }
+            listed = {name for names in LISTED.findall(source(path).docstring or "") for name in names.split(", ")}
             if len(listed & here) * 2 > len(listed):
                 stale += [f"{relative(path)}: {name}" for name in sorted(listed - here)]
     assert not stale

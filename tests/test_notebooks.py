@@ -86,13 +86,7 @@ def executed(path: Path, folder: Path) -> Any:
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Write and read nothing in the home of the user that runs the tests."""
-    for name in (
-        "JUPYTER_CONFIG_DIR",
-        "JUPYTER_DATA_DIR",
-        "JUPYTER_RUNTIME_DIR",
-        "IPYTHONDIR",
-        "SEAWAY_CACHE",
-    ):
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "SEAWAY_CACHE"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
 
@@ -104,9 +98,7 @@ def test_there_are_notebooks() -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_gives_its_committed_output(path: Path, tmp_path: Path, rewrite: bool) -> None:
     now = executed(path, tmp_path)
-    errors = [
-        output for cell in now.cells for output in cell.get("outputs", ()) if output.get("name") == "stderr"
-    ]
+    errors = [output for cell in now.cells for output in cell.get("outputs", ()) if output.get("name") == "stderr"]
     assert not errors, f"it warns: {errors}"
     if rewrite:
         nbformat.write(now, path)  # type: ignore[no-untyped-call]
@@ -127,9 +119,7 @@ def test_a_notebook_is_committed_with_its_outputs(path: Path) -> None:
 
 def test_a_notebook_keeps_the_page_of_its_trace() -> None:
     """Whole, so that it needs no server; and its text has no link, which would differ each time."""
-    cells = [
-        cell for cell in read(ROOT / "notebooks" / "utilisation.ipynb").cells if cell.source == "trace.live()"
-    ]
+    cells = [cell for cell in read(ROOT / "notebooks" / "utilisation.ipynb").cells if cell.source == "trace.live()"]
     (output,) = cells[0].outputs
     page = output.data["text/html"]
     assert page.startswith("<iframe srcdoc=")

@@ -40,9 +40,7 @@ def durations_of(trace: Trace, clients: Collection[int]) -> dict[int, dict[str, 
 
 def _last(trace: Trace, which: Callable[[int], K]) -> Iterator[EndedGang[K]]:
     """`which`: what the gang of a row executed."""
-    ended, entered, place, flags = (
-        trace.gangs.column(name) for name in ("ended", "entered", "place", "flags")
-    )
+    ended, entered, place, flags = (trace.gangs.column(name) for name in ("ended", "entered", "place", "flags"))
     for row in range(max(0, len(trace.gangs) - LAST), len(trace.gangs)):
         if ended[row] >= 0:
             failed = bool(flags[row] & (FAILED | PLACEHOLDER))

@@ -130,9 +130,7 @@ def protected(text: str) -> bool:
     return is_loopback(f"{host}:{port}")
 
 
-def _answer(
-    request: bytes, figures: Callable[[], dict[str, Any]], healthy: Callable[[], bool]
-) -> tuple[str, str]:
+def _answer(request: bytes, figures: Callable[[], dict[str, Any]], healthy: Callable[[], bool]) -> tuple[str, str]:
     words = request.split(b"\r\n", 1)[0].split(b" ")
     if len(words) != 3 or words[0] != b"GET":
         return "405 Method Not Allowed", "GET /metrics\n"

@@ -98,9 +98,7 @@ class Supervisor:
                 each.child, each.born, each.due = each.start(), now, None
             except OSError as error:  # the machine has no room for a process now
                 each.due = now + MOST
-                self._tell(
-                    f"{each.child.name} cannot be started: {error.strerror}; the next try is in {MOST:g} s"
-                )
+                self._tell(f"{each.child.name} cannot be started: {error.strerror}; the next try is in {MOST:g} s")
 
 
 def _report(each: KeptProcess, now: float) -> str:

@@ -40,12 +40,9 @@ class TraceSnapshot:
 
     def packed(self) -> bytes:
         columns = {
-            table: {name: column.tobytes() for name, column in found.items()}
-            for table, found in self._columns.items()
+            table: {name: column.tobytes() for name, column in found.items()} for table, found in self._columns.items()
         }
-        return zlib.compress(
-            msgspec.msgpack.encode(Columns(self._words, self._places, columns, self._since)), 1
-        )
+        return zlib.compress(msgspec.msgpack.encode(Columns(self._words, self._places, columns, self._since)), 1)
 
 
 def unpacked(data: bytes) -> Trace:
@@ -88,9 +85,7 @@ async def fetched(address: str, access: Access, timeout: float = 60.0) -> Trace:
     """Fetches the trace of the controller at `address`, in a loop. Raises Wrong."""
     channel = access.channel(address)
     try:
-        first: call_messages.RecordedPage = await calls.ask(
-            channel, access, call_messages.Recorded(), timeout
-        )
+        first: call_messages.RecordedPage = await calls.ask(channel, access, call_messages.Recorded(), timeout)
         parts = [first.contents]
         for at in range(1, first.pages):
             more: call_messages.RecordedPage = await calls.ask(

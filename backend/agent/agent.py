@@ -82,9 +82,7 @@ class Agent:
         self.address = ""
         refusals, gate = RefusalLogger(), TurnGate()
         self._refusals, self._gate = refusals, gate
-        self._listener = Listener(
-            self.access, refusals, gate, answers={call_messages.GangTimesReply: self._stamps}
-        )
+        self._listener = Listener(self.access, refusals, gate, answers={call_messages.GangTimesReply: self._stamps})
         self._code = Blobs()
         self._sources: dict[int, ShardSource] = {}
         self._sinks: dict[int, Sink] = {}  # by buffer
@@ -225,9 +223,7 @@ class Agent:
 
     def _world(self, command: e.Reform) -> WorldSpec:
         island = self.cluster.island_of_host(self.host.host)
-        address = reached(
-            self.node.directory.get(world_name(island.index, command.epoch), ""), self.controller
-        )
+        address = reached(self.node.directory.get(world_name(island.index, command.epoch), ""), self.controller)
         members = list(spans.items(command.members))
         devices = {host: tuple(self.cluster.devices_of(host)) for host in members}
         return WorldSpec(
@@ -255,8 +251,7 @@ class Agent:
             found = await self._fetched(name)
             if self._code.keep(found.code) != name:
                 raise CallError(
-                    f"the controller's bytes for code {name[:12]} have another hash",
-                    grpc.StatusCode.DATA_LOSS,
+                    f"the controller's bytes for code {name[:12]} have another hash", grpc.StatusCode.DATA_LOSS
                 )
             known = found.code
         return known
@@ -266,9 +261,7 @@ class Agent:
         until = time.monotonic() + FETCHING_S
         while True:
             try:
-                found: call_messages.FindReply = await calls.ask(
-                    self._channel, self.access, call_messages.Find(name)
-                )
+                found: call_messages.FindReply = await calls.ask(self._channel, self.access, call_messages.Find(name))
                 return found
             except CallError as wrong:
                 if wrong.code != grpc.StatusCode.NOT_FOUND or time.monotonic() > until:
@@ -286,9 +279,7 @@ class Agent:
                 )  # fmt: skip
             case e.Send(message=Chunk() as chunk):  # from this host to itself
                 found = self._contents(chunk)
-                self._local[chunk.transfer, chunk.piece, chunk.offset] = (
-                    loaded(found) if callable(found) else found
-                )
+                self._local[chunk.transfer, chunk.piece, chunk.offset] = loaded(found) if callable(found) else found
             case e.OpenRecv(transfer=transfer, buffer=buffer):
                 self._sinks[transfer] = Sink(effect, self.host.host, self.cluster)
                 self._filling[transfer] = buffer

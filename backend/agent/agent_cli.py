@@ -46,8 +46,7 @@ PATIENCE = 120.0  # seconds for which it then waits for a port that was given to
 
 def options() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
-        prog="seaway agent",
-        description="A host of a Seaway cluster: runs gangs of all clients on its devices.",
+        prog="seaway agent", description="A host of a Seaway cluster: runs gangs of all clients on its devices."
     )
     add = adder(found)
     add("--controller", "where the controller listens", required=True, metavar="HOST:PORT")
@@ -112,8 +111,7 @@ def _words(error: AccessRefused | CallError, controller: str) -> str:
         return str(error)
     if error.code == grpc.StatusCode.UNAUTHENTICATED:
         return (
-            f"the controller at {controller} refused our credentials: {error}. Give --token-file, "
-            "the cluster's token"
+            f"the controller at {controller} refused our credentials: {error}. Give --token-file, the cluster's token"
         )
     if error.code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
         return (
@@ -158,9 +156,7 @@ def prepare(chosen: argparse.Namespace) -> None:
         del os.environ["JAX_PLATFORMS"]
         if rest:
             os.environ["JAX_PLATFORMS"] = rest
-    if chosen.platform in ("timed", "auto", "cuda", "tpu") and not (
-        chosen.platform == "auto" and chosen.devices
-    ):
+    if chosen.platform in ("timed", "auto", "cuda", "tpu") and not (chosen.platform == "auto" and chosen.devices):
         if chosen.platform in ("cuda", "tpu"):
             os.environ["JAX_PLATFORMS"] = chosen.platform
         return
@@ -196,9 +192,7 @@ def devices_of(chosen: argparse.Namespace) -> Devices:
         )  # fmt: skip
     except (RuntimeError, AssertionError) as error:  # JAX's errors when the platform is missing
         reason = (str(error) or "JAX finds none").splitlines()[0]
-        raise AccessRefused(
-            f"no {chosen.platform} device here: {reason}; --platform cpu works everywhere"
-        ) from None
+        raise AccessRefused(f"no {chosen.platform} device here: {reason}; --platform cpu works everywhere") from None
 
 
 def cache_of(folder: str) -> Path | None:
@@ -264,11 +258,7 @@ async def _report_silence(address: str) -> None:
     """Reports regularly that the controller does not answer."""
     await asyncio.sleep(SOON)
     while True:
-        print(
-            f"seaway agent: no answer yet from a controller at {address}; still asking",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"seaway agent: no answer yet from a controller at {address}; still asking", file=sys.stderr, flush=True)
         await asyncio.sleep(EVERY)
 
 

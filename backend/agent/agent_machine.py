@@ -38,9 +38,7 @@ def seat(env: Mapping[str, str] = os.environ) -> TpuSeat:
         return TpuSeat(_number(env, "SLURM_PROCID"), max(0, _number(env, "SLURM_NTASKS")))
     names = [name for name in env.get("TPU_WORKER_HOSTNAMES", "").split(",") if name.strip()]
     if names and rank >= len(names):
-        raise AccessRefused(
-            f"TPU_WORKER_ID is {rank}, but TPU_WORKER_HOSTNAMES names only {len(names)} hosts"
-        )
+        raise AccessRefused(f"TPU_WORKER_ID is {rank}, but TPU_WORKER_HOSTNAMES names only {len(names)} hosts")
     number = _number(env, "MEGASCALE_SLICE_ID")
     return TpuSeat(rank, len(names), f"slice{number}" if number >= 0 else "")
 
@@ -96,9 +94,7 @@ def _towards(controller: str) -> str:
     """The address from which this machine reaches the controller."""
     host, _, port = controller.rpartition(":")
     with suppress(OSError):
-        for family, kind, protocol, _, place in socket.getaddrinfo(
-            host.strip("[]"), port, type=socket.SOCK_DGRAM
-        ):
+        for family, kind, protocol, _, place in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_DGRAM):
             with suppress(OSError), socket.socket(family, kind, protocol) as trial:
                 trial.connect(place)  # a datagram's: nothing is sent
                 return str(trial.getsockname()[0])

@@ -93,9 +93,7 @@ class DeviceLog:
             self._chunk(packet.message, packet.seq, repeated)
 
     def _chunk(self, chunk: Chunk, frame: int, repeated: bool) -> None:
-        self._say(
-            CHUNK, chunk.transfer, chunk.receiver, chunk.piece, chunk.offset, chunk.nbytes, frame, repeated
-        )
+        self._say(CHUNK, chunk.transfer, chunk.receiver, chunk.piece, chunk.offset, chunk.nbytes, frame, repeated)
 
     def _say(self, *line: Any) -> None:
         with self._lock:

@@ -68,9 +68,7 @@ class Access(msgspec.Struct, frozen=True):
         given = [name for name in ("ca", "cert", "key") if getattr(self, name)]
         if given and len(given) < 3:
             missing = [name for name in ("ca", "cert", "key") if name not in given]
-            raise AccessRefused(
-                f"mutual TLS needs a CA, a certificate and a key; {' and '.join(missing)} is missing"
-            )
+            raise AccessRefused(f"mutual TLS needs a CA, a certificate and a key; {' and '.join(missing)} is missing")
 
     @property
     def tls(self) -> bool:
@@ -104,9 +102,7 @@ class Access(msgspec.Struct, frozen=True):
                 return int(server.add_secure_port(address, credentials))
             return int(server.add_insecure_port(address))
         except RuntimeError:
-            raise AccessRefused(
-                f"cannot listen on {address}: is the port taken? `:0` takes any that is free"
-            ) from None
+            raise AccessRefused(f"cannot listen on {address}: is the port taken? `:0` takes any that is free") from None
 
     def may_bind(self, address: str) -> None:
         checked(address)

@@ -81,10 +81,7 @@ class RefusalLog:
                 continue
             last = f"{plain(source.called)}: {plain(source.why)}"
             lines.append(
-                (
-                    kind,
-                    f"refused ({kind}) {plain(host)} {KINDS[kind]}, {source.left_out} more; the last: {last}",
-                )
+                (kind, f"refused ({kind}) {plain(host)} {KINDS[kind]}, {source.left_out} more; the last: {last}")
             )
             source.due, source.left_out = now + EVERY, 0
         return lines

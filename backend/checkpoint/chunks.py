@@ -16,9 +16,7 @@ SMALLEST = 4 << 20  # bytes, below which sharing is not worth another file
 Box = tuple[slice, ...]
 
 
-def chunk_of(
-    shape: Sequence[int], dtype: str, split: Sequence[Sequence[int]], mesh: Sequence[int]
-) -> tuple[int, ...]:
+def chunk_of(shape: Sequence[int], dtype: str, split: Sequence[Sequence[int]], mesh: Sequence[int]) -> tuple[int, ...]:
     """The shape of one file's part: a shard, cut along its first dimensions until it is small enough."""
     dims = split or ((),) * len(shape)
     parts = [prod(mesh[axis] for axis in axes) for axes in dims]
@@ -53,9 +51,7 @@ def cells(low: Sequence[int], high: Sequence[int]) -> Iterator[tuple[int, ...]]:
             yield *before, at
 
 
-def ours(
-    layout: Layout, chunk: Sequence[int], salt: int, devices: Sequence[int]
-) -> Iterator[tuple[Index, Box, Box]]:
+def ours(layout: Layout, chunk: Sequence[int], salt: int, devices: Sequence[int]) -> Iterator[tuple[Index, Box, Box]]:
     """What these (virtual) devices write: (shard, where in the shard, where in the array). Every file has one writer.
 
     `salt`: the array's number, so that small arrays do not all have the same writer."""
@@ -72,7 +68,5 @@ def ours(
                 continue
             low = [at * part for at, part in zip(where, chunk, strict=True)]
             inside = tuple(slice(a, a + part) for a, part in zip(low, chunk, strict=True))
-            whole = tuple(
-                slice(first + a, first + a + part) for first, a, part in zip(start, low, chunk, strict=True)
-            )
+            whole = tuple(slice(first + a, first + a + part) for first, a, part in zip(start, low, chunk, strict=True))
             yield shard, inside, whole

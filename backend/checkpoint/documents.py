@@ -95,8 +95,7 @@ def _check(entry: ArrayEntry, mesh: tuple[int, ...], *, chunked: bool) -> None:
         raise CheckpointError(f"{entry.name[:80]!r} cannot be the name of an array in a checkpoint")
     try:
         validate_put(
-            Value(entry.shape, entry.dtype, 0, Sharding(entry.split)),
-            SliceSpec("checkpoint", prod(mesh), mesh),
+            Value(entry.shape, entry.dtype, 0, Sharding(entry.split)), SliceSpec("checkpoint", prod(mesh), mesh)
         )
     except ProgramError as error:
         raise CheckpointError(f"array {entry.name!r} of a checkpoint: {error}") from None
@@ -122,9 +121,7 @@ def fits(document: Document, inputs: Sequence[Layout], outputs: Sequence[Layout]
         "latest": asked and len(takes) == 1 and makes == [TOKEN],
     }
     if not right[kind]:
-        raise CheckpointError(
-            f"a checkpoint's {kind!r} of {len(arrays)} arrays does not take {takes} and make {makes}"
-        )
+        raise CheckpointError(f"a checkpoint's {kind!r} of {len(arrays)} arrays does not take {takes} and make {makes}")
     if kind == "save":
         for layout, entry in zip(inputs[1:], document.entries, strict=True):
             if (layout.mesh, layout.sharding.dims) != (document.mesh, entry.split):

@@ -78,8 +78,7 @@ def found(folder: Path, step: int) -> Path:
         begun = sorted(name for name in os.listdir(folder) if name.startswith(f"{step}.partial-"))
     if begun:
         raise CheckpointError(
-            f"checkpoint {folder}: step {step} is not complete: its save has not finished "
-            f"({begun[0]}){_others(there)}"
+            f"checkpoint {folder}: step {step} is not complete: its save has not finished ({begun[0]}){_others(there)}"
         )
     raise CheckpointError(f"checkpoint {folder}: there is no step {step}{_others(there)}")
 

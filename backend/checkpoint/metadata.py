@@ -177,9 +177,7 @@ def _digest(told: SavedStep) -> str:
 def saved_step(folder: Path) -> SavedStep:
     """The list of a complete step, in which all sizes make sense. Raises CheckpointError."""
     text = document(folder, ROOT_FILE)
-    group: _GroupDocument = _decoded(
-        folder, ROOT_FILE, text, _GroupDocument, "is not that of a Seaway checkpoint"
-    )
+    group: _GroupDocument = _decoded(folder, ROOT_FILE, text, _GroupDocument, "is not that of a Seaway checkpoint")
     told = group.attributes.seaway
     if told.sum and told.sum != _digest(told):
         raise Damaged(folder, ROOT_FILE, "is damaged: its checksum is wrong")
@@ -237,9 +235,7 @@ def chunk_layout(folder: Path, name: str, saved: SavedArray) -> ChunkLayout:
     )
     dtype, shape = _disk_look(saved.dtype, saved.shape)
     if (told.data_type, list(told.shape)) != (dtype, shape):
-        raise Damaged(
-            folder, file, f"describes a {told.data_type[:40]}{list(told.shape[:8])}, not {dtype}{shape[:8]}"
-        )
+        raise Damaged(folder, file, f"describes a {told.data_type[:40]}{list(told.shape[:8])}, not {dtype}{shape[:8]}")
     chunk = told.chunk_grid.configuration.chunk_shape
     if saved.dtype == KEYS and chunk[-1:] == (WORDS,):
         chunk = chunk[:-1]
@@ -253,9 +249,7 @@ def chunk_layout(folder: Path, name: str, saved: SavedArray) -> ChunkLayout:
     plain = ITEM_BYTES[saved.dtype] == 1 and endian is None
     readable = names in (["bytes"], ["bytes", CODEC]) and (endian == "little" or plain)
     if not readable or told.storage_transformers or told.chunk_key_encoding.configuration.separator != "/":
-        raise Damaged(
-            folder, file, f"describes files that Seaway does not write (codecs {', '.join(names)[:80]})"
-        )
+        raise Damaged(folder, file, f"describes files that Seaway does not write (codecs {', '.join(names)[:80]})")
     summed = len(names) == 2
     if saved.sums and not summed:
         raise Damaged(folder, file, "describes files without checksums")
@@ -264,9 +258,7 @@ def chunk_layout(folder: Path, name: str, saved: SavedArray) -> ChunkLayout:
 
 def _fits(shape: Shape, chunk: Shape) -> bool:
     """No chunk is larger than its array, so what an array needs bounds what is read at once."""
-    return len(shape) == len(chunk) and all(
-        1 <= part <= max(1, size) for part, size in zip(chunk, shape, strict=True)
-    )
+    return len(shape) == len(chunk) and all(1 <= part <= max(1, size) for part, size in zip(chunk, shape, strict=True))
 
 
 def _grid(shape: Sequence[int], chunk: Sequence[int]) -> Shape:

@@ -136,9 +136,7 @@ def _common(box: Box, cell: Sequence[int], chunk: Sequence[int]) -> tuple[Box, B
     return tuple(in_box), tuple(in_chunk)
 
 
-def _read_cell(
-    folder: Path, layout: ChunkLayout, cell: tuple[int, ...], targets: Sequence[tuple[Box, Array]]
-) -> None:
+def _read_cell(folder: Path, layout: ChunkLayout, cell: tuple[int, ...], targets: Sequence[tuple[Box, Array]]) -> None:
     parts = []
     for box, shard in targets:
         common = _common(box, cell, layout.chunk)
@@ -163,9 +161,7 @@ def _check(folder: Path, has: Mapping[str, SavedArray], wanted: Sequence[ArrayEn
         saved = has.get(entry.name)
         if saved is None:
             others = ", ".join(sorted(has)[:8]) + (", ..." if len(has) > 8 else "")
-            raise CheckpointError(
-                f"checkpoint {folder}: it has no array {entry.name!r}; it has {others or 'none'}"
-            )
+            raise CheckpointError(f"checkpoint {folder}: it has no array {entry.name!r}; it has {others or 'none'}")
         if (saved.dtype, saved.shape) != (entry.dtype, entry.shape):
             raise CheckpointError(
                 f"checkpoint {folder}: array {entry.name!r} was saved as {_text(saved)}, but is requested as "
@@ -195,9 +191,7 @@ def finish(folder: Path, request: Request, entries: Sequence[ArrayEntry]) -> Non
         for entry in entries:
             _seen(partial(files.document, folder, f"{entry.name}/{ROOT_FILE}"), until)
         files.in_threads(
-            partial(look, layout, number, cell)
-            for layout in layouts
-            for number, cell in enumerate(layout.cells())
+            partial(look, layout, number, cell) for layout in layouts for number, cell in enumerate(layout.cells())
         )
     except Damaged as error:
         raise CheckpointError(
@@ -205,8 +199,7 @@ def finish(folder: Path, request: Request, entries: Sequence[ArrayEntry]) -> Non
             f"hosts see the same folder?"
         ) from None
     arrays = {
-        entry.name: SavedArray(entry.dtype, entry.shape, entry.chunk, "".join(sums[entry.name]))
-        for entry in entries
+        entry.name: SavedArray(entry.dtype, entry.shape, entry.chunk, "".join(sums[entry.name])) for entry in entries
     }
     try:
         files.write_document(folder, ROOT_FILE, group_document(request, arrays))

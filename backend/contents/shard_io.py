@@ -172,18 +172,14 @@ class ShardSource:
             return raw_bytes(self._shard(index_of(self._shards, number)))
         piece = self._plan.get(number)
         if piece is None:
-            raise ContentsMismatch(
-                f"transfer {self._transfer} has no piece {number}, unless it is a sparse exchange"
-            )
+            raise ContentsMismatch(f"transfer {self._transfer} has no piece {number}, unless it is a sparse exchange")
         index = self._shards.shard_of(piece.source)
         return raw_bytes(self._shard(index)[_within(self._shards, index, piece)])
 
     def _shard(self, index: Index) -> Array:
         found = self._shelf.get(index)
         if found is None:
-            raise ContentsMismatch(
-                f"transfer {self._transfer} sends shard {index}, which is not on host {self._me}"
-            )
+            raise ContentsMismatch(f"transfer {self._transfer} sends shard {index}, which is not on host {self._me}")
         return found
 
 
@@ -251,9 +247,7 @@ class Sink:
             return
         planned = {}
         if recv.source is not None:
-            planned = {
-                (each.sender, each.number): each for each in receives(recv.source, recv.target, me, hosts)
-            }
+            planned = {(each.sender, each.number): each for each in receives(recv.source, recv.target, me, hosts)}
         for sender, number, nbytes in recv.pieces:
             if recv.source is None:
                 index = index_of(self._shards, number)
@@ -313,9 +307,7 @@ class Sink:
         made[...] = 0
         made[:, 1] = -1
         numbers = sorted(number for number in self._rows if number % targets == me)
-        rows = [
-            np.frombuffer(self._rows[number], made.dtype).reshape(-1, made.shape[1]) for number in numbers
-        ]
+        rows = [np.frombuffer(self._rows[number], made.dtype).reshape(-1, made.shape[1]) for number in numbers]
         came = sum(map(len, rows))
         if came > len(made):
             raise Overflow(f"{came} rows go to shard {me}, and its capacity is {len(made)}; raise `capacity`")

@@ -91,9 +91,7 @@ class RendezvousMember:
                 f"the coordination process at {self._host}:{self._port}, a child of the controller, cannot be reached: "
                 f"{failed}"
             )
-        raise TimeoutError(
-            f"not all members of the world at {self._host}:{self._port} arrived within {seconds:g} s"
-        )
+        raise TimeoutError(f"not all members of the world at {self._host}:{self._port} arrived within {seconds:g} s")
 
     def leave(self) -> None:
         """Ends the wait, from any thread."""

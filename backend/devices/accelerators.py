@@ -22,11 +22,7 @@ def accelerators_here(platform: str) -> DeviceAbout | None:
     environment = os.environ | {"JAX_PLATFORMS": platform}
     try:
         done = subprocess.run(
-            [sys.executable, "-c", REPORT],
-            env=environment,
-            capture_output=True,
-            timeout=PATIENCE_S,
-            check=True,
+            [sys.executable, "-c", REPORT], env=environment, capture_output=True, timeout=PATIENCE_S, check=True
         )
         return DeviceAbout(*json.loads(done.stdout.splitlines()[-1]))
     except (subprocess.SubprocessError, ValueError, IndexError):

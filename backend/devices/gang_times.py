@@ -87,9 +87,7 @@ def stretches(runs: Iterable[int]) -> list[tuple[int, int]]:
     return [(low, high) for low, high in found[-RUNS:]]
 
 
-def permitted(
-    secret: bytes, runs: Iterable[int], clients: Iterable[int], mine: set[int]
-) -> call_messages.Permitted:
+def permitted(secret: bytes, runs: Iterable[int], clients: Iterable[int], mine: set[int]) -> call_messages.Permitted:
     """Signs which of these runs belong to the clients in `mine`; `clients`: the client of each run."""
     own = stretches(run for run, client in zip(runs, clients, strict=True) if client in mine)
     data = _packed(number for pair in own for number in pair)
@@ -105,9 +103,7 @@ def answer(
     runs = _pairs(request.runs, 2)
     rows = stamps.of(runs, max(0, min(request.most, ROOM)))
     readings = _packed(number for each in clock.readings for number in each)
-    return call_messages.Stamped(
-        rows.tobytes(), readings, -1 if clock.since is None else clock.since, clock.rate
-    )
+    return call_messages.Stamped(rows.tobytes(), readings, -1 if clock.since is None else clock.since, clock.rate)
 
 
 def _name(runs: bytes) -> str:
@@ -173,18 +169,9 @@ async def fetched(
     async def one(host: int, address: str) -> None:
         async with gate:
             try:
-                said = msgspec.msgpack.decode(
-                    await ask(address, shown, request, timeout), type=call_messages.Stamped
-                )
+                said = msgspec.msgpack.decode(await ask(address, shown, request, timeout), type=call_messages.Stamped)
                 found.rows.extend(await asyncio.to_thread(taken, host, said))
-            except (
-                StreamRefused,
-                Unreadable,
-                OSError,
-                msgspec.MsgspecError,
-                ValueError,
-                OverflowError,
-            ) as error:
+            except (StreamRefused, Unreadable, OSError, msgspec.MsgspecError, ValueError, OverflowError) as error:
                 found.missing[host] = str(error) or "no answer"
 
     try:

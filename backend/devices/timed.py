@@ -175,9 +175,7 @@ class TimedDevices:
         shards = Shards(layout)
         here = [virtual_index(layout.place, device) for device in self._mine]
         return {
-            shards.shard_of(virtual): np.zeros(shards.size, np.dtype(layout.dtype))
-            for virtual in here
-            if virtual >= 0
+            shards.shard_of(virtual): np.zeros(shards.size, np.dtype(layout.dtype)) for virtual in here if virtual >= 0
         }
 
     def at_hand(self, buffer: int) -> bool:

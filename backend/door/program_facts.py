@@ -73,9 +73,7 @@ def compiled_facts(
         if len(devices) > 1 and compiled.output_shardings is not None and result.kind != TOKEN:
             tiles = tiles_on(compiled.output_shardings[at], len(devices))
         named = not isinstance(kinds, StatusError) and at < len(kinds) and kinds[at] != default_kind
-        results.append(
-            ArrayType(result.kind, result.shape, ShardSpec(devices, tiles, str(kinds[at]) if named else ""))
-        )
+        results.append(ArrayType(result.kind, result.shape, ShardSpec(devices, tiles, str(kinds[at]) if named else "")))
     return CompiledFacts(
         name=about.name, devices=devices, fingerprint=compiled.fingerprint, parameters=about.parameters,
         results=tuple(results), parameter_shardings=compiled.parameter_shardings,

@@ -41,19 +41,13 @@ def new_server() -> grpc.aio.Server:
 
 
 async def ask(
-    channel: grpc.aio.Channel,
-    access: Access,
-    request: msgspec.Struct,
-    timeout: float = 30.0,
-    wait: bool = True,
+    channel: grpc.aio.Channel, access: Access, request: msgspec.Struct, timeout: float = 30.0, wait: bool = True
 ) -> Any:
     """Makes a call and returns the answer; raises `CallError` if it is refused. `wait`: until the server is up."""
     kind = type(request)
     call = channel.unary_unary(f"/{SERVICE}/{kind.__name__}")
     try:
-        asked = call(
-            msgspec.msgpack.encode(request), metadata=access.shown(), timeout=timeout, wait_for_ready=wait
-        )
+        asked = call(msgspec.msgpack.encode(request), metadata=access.shown(), timeout=timeout, wait_for_ready=wait)
         data = await asked
         if kind in MEETINGS and (other := versions.answers_otherwise(dict(await asked.initial_metadata()))):
             raise CallError(other, versions.OTHER)

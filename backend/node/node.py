@@ -261,9 +261,7 @@ class NetworkNode:
         self._wanted.pop(peer, None)
         outbox = self._outboxes.get(peer)
         if breach:
-            at, called = (
-                (outbox.address, outbox.called) if isinstance(outbox, Connection) else ("", f"peer {peer}")
-            )
+            at, called = (outbox.address, outbox.called) if isinstance(outbox, Connection) else ("", f"peer {peer}")
             self.refusals.refuse(breach, at or "this process", called, reason)
         if outbox is not None:
             outbox.end()

@@ -105,14 +105,10 @@ class Checkpoints:
         blame: Blame | None = None
         try:
             document = documents.decode(blobs[code.code])
-            inputs, outputs = (
-                [plan.slots[slot].layout for slot in slots] for slots in (gang.inputs, gang.outputs)
-            )
+            inputs, outputs = ([plan.slots[slot].layout for slot in slots] for slots in (gang.inputs, gang.outputs))
             documents.fits(document, inputs, outputs)
             if gang.irregular == (document.kind == "load") or gang.donated:
-                raise CheckpointError(
-                    f"a checkpoint's {document.kind!r} is not called as the plan must call it"
-                )
+                raise CheckpointError(f"a checkpoint's {document.kind!r} is not called as the plan must call it")
             self._documents[plan.id, command.code] = document
             while len(self._documents) > MOST:
                 self._documents.popitem(last=False)
@@ -185,9 +181,7 @@ class Checkpoints:
     def _placed(self, job: PendingGang, shelf: Sequence[tuple[Layout, Mapping[Index, Array]]]) -> list[Any]:
         wanted = [canonical(layout) for layout in job.outputs]
         if wanted != [canonical(layout) for layout, _ in shelf]:
-            raise CheckpointError(
-                "what was read of the checkpoint is not on this host, or has another layout"
-            )
+            raise CheckpointError("what was read of the checkpoint is not on this host, or has another layout")
         pairs = zip(job.outputs, shelf, strict=True)
         return [device_arrays.to_devices(self._world, layout, shards) for layout, (_, shards) in pairs]
 
@@ -250,9 +244,7 @@ class Checkpoints:
         except StopSaving:
             pass
         except Discarded as error:
-            job.blame = job.blame or Blame(
-                "discarded", f"{error}; its files were removed while they were written"
-            )
+            job.blame = job.blame or Blame("discarded", f"{error}; its files were removed while they were written")
         except CheckpointError as error:
             job.blame = job.blame or Blame("checkpoint", str(error))
         except Exception as error:
@@ -323,13 +315,10 @@ class Checkpoints:
                 found.append((number, whole, np.array(part) if lends else part))
         return found
 
-    def _read(
-        self, job: PendingGang, folder: Path
-    ) -> tuple[list[tuple[Layout, Mapping[Index, Array]]], bool]:
+    def _read(self, job: PendingGang, folder: Path) -> tuple[list[tuple[Layout, Mapping[Index, Array]]], bool]:
         mesh = job.document.mesh
         layouts = [
-            Layout(entry.shape, entry.dtype, job.place, mesh, Sharding(entry.split))
-            for entry in job.document.entries
+            Layout(entry.shape, entry.dtype, job.place, mesh, Sharding(entry.split)) for entry in job.document.entries
         ]
         wanted: list[tuple[ArrayEntry, dict[Index, chunks.Box]]] = []
         for entry, layout in zip(job.document.entries, layouts, strict=True):

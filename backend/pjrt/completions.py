@@ -77,9 +77,7 @@ class Completions:
     def room(self, seq: int) -> bool:
         """Waits until one more program of several devices may be enqueued. False: do not launch it any more."""
         with self._lock:
-            self._lock.wait_for(
-                lambda: self._outstanding < OUTSTANDING or seq in self._abandoned or self._ended
-            )
+            self._lock.wait_for(lambda: self._outstanding < OUTSTANDING or seq in self._abandoned or self._ended)
             return seq not in self._abandoned and not self._ended
 
     def add(self, flight: Flight) -> None:
@@ -149,9 +147,7 @@ class Completions:
             buffer.spoil("its maker was abandoned")
         flight.outputs = ()
         self._outstanding -= flight.multi
-        self._left = [
-            each for each in (*self._left, flight) if each.token is not None and not is_there(each.token)
-        ]
+        self._left = [each for each in (*self._left, flight) if each.token is not None and not is_there(each.token)]
         if self._head is flight:
             self._head = None
 
@@ -170,10 +166,7 @@ class Completions:
                 self._lock.notify_all()
                 if told:
                     self._tell(flight, outcome, ended)
-            del (
-                flight,
-                outcome,
-            )  # so that the wait for the next one keeps nothing of an ended world alive
+            del (flight, outcome)  # so that the wait for the next one keeps nothing of an ended world alive
 
     def _ended_at(self, flight: Flight, seen: int) -> int:
         """When a launch ended that was seen to be over. This thread shares Python with others and may come late, and

@@ -37,9 +37,7 @@ def to_devices(world: WorldMembership, layout: Layout, shards: Mapping[Index, Ar
     sizes = Shards(layout).size
 
     def shard(where: Any) -> Array:
-        return shards[
-            tuple([(part.start or 0) // (size or 1) for part, size in zip(where, sizes, strict=True)])
-        ]
+        return shards[tuple([(part.start or 0) // (size or 1) for part, size in zip(where, sizes, strict=True)])]
 
     # a third of the time that `device_put` takes, for small arrays
     return jax.make_array_from_callback(layout.shape, world.sharding(layout), shard)
@@ -69,18 +67,14 @@ def _keys_to_devices(world: WorldMembership, layout: Layout, shards: Mapping[Ind
             homes.append(world.devices[number])
     placed = [jax.random.wrap_key_data(part, impl=KEY_KIND) for part in jax.device_put(parts, homes)]
     sharding = world.sharding(layout)
-    return jax.make_array_from_single_device_arrays(
-        layout.shape, sharding, placed, dtype=device_dtype(layout)
-    )
+    return jax.make_array_from_single_device_arrays(layout.shape, sharding, placed, dtype=device_dtype(layout))
 
 
 def device_dtype(layout: Layout) -> Any:
     return jax.random.key(0).dtype if layout.dtype == KEYS else shard_io.numpy_dtype(layout.dtype)
 
 
-def to_host(
-    world: WorldMembership, layout: Layout, array: Any, *, copies: bool = False
-) -> dict[Index, Array]:
+def to_host(world: WorldMembership, layout: Layout, array: Any, *, copies: bool = False) -> dict[Index, Array]:
     """A host's shards of an array; waits for the array. Without `copies`, the caller may not write to the shards,
     which may be memory of CPU devices."""
     by_number = {world.number_of(part.device): part.data for part in array.addressable_shards}
@@ -117,9 +111,7 @@ def of_literal(world: WorldMembership, layout: Layout, literal: bytes) -> Any:
 def zeros(world: WorldMembership, layout: Layout) -> Any:
     """A placeholder array; its values do not matter."""
     size = Shards(layout).size
-    return to_devices(
-        world, layout, {index: _zero(size, layout.dtype) for index in own_shards(world, layout)}
-    )
+    return to_devices(world, layout, {index: _zero(size, layout.dtype) for index in own_shards(world, layout)})
 
 
 def _zero(size: tuple[int, ...], dtype: str) -> Array:

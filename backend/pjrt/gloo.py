@@ -86,11 +86,7 @@ class GlooConnections:
         inside: Any = importlib.import_module("jaxlib._jax")
         made = inside.make_gloo_tcp_collectives(distributed_client=client, hostname=self._address)
         for each in _sockets():
-            if (
-                each.state == LISTENS
-                and each.local not in before
-                and each.local.startswith(_written(self._address))
-            ):
+            if each.state == LISTENS and each.local not in before and each.local.startswith(_written(self._address)):
                 self._mine = each.local
                 self._protect([each])
                 client.key_value_set(f"{KEYS}/{rank}", self._mine)

@@ -52,13 +52,9 @@ class Launcher:
             return
         code = self._codes.get(plan.id, gang.computation)
         if code is None:
-            self._fail(
-                command, plan, gang, Blame("code", f"the code of {gang.name!r} is not compiled on this host")
-            )
+            self._fail(command, plan, gang, Blame("code", f"the code of {gang.name!r} is not compiled on this host"))
             return
-        if self._completions.given_up(command.seq) or (
-            code.multi and not self._completions.room(command.seq)
-        ):
+        if self._completions.given_up(command.seq) or (code.multi and not self._completions.room(command.seq)):
             self._skip(command, plan, gang)
             return
         if code.unfit:  # as on all hosts: nobody waits for this one
@@ -112,9 +108,7 @@ class Launcher:
     ) -> list[StoredBuffer | StoredOutputs]:
         """The outputs as they are stored: those that core counts as one, as one."""
         if len(outputs) != len(gang.outputs):
-            raise ValueError(
-                f"{gang.name!r} made {len(outputs)} outputs, and the plan has {len(gang.outputs)}"
-            )
+            raise ValueError(f"{gang.name!r} made {len(outputs)} outputs, and the plan has {len(gang.outputs)}")
         made: list[StoredBuffer | StoredOutputs] = []
         at, together = 0, row.place is not None and not gang.irregular
         for each in command.makes:
@@ -141,9 +135,7 @@ class Launcher:
             missing = self._look_at(ranges.each((each,)), found, missing, gang, code)
         return found, missing
 
-    def _look_at(
-        self, buffers: Sequence[int], found: list[Any], missing: str, gang: Gang, code: LaunchableCode
-    ) -> str:
+    def _look_at(self, buffers: Sequence[int], found: list[Any], missing: str, gang: Gang, code: LaunchableCode) -> str:
         """Adds each of these inputs to those that were found; returns what is missing first."""
         for number, buffer in enumerate(buffers, len(found)):
             held = self._store.get(buffer)

@@ -44,9 +44,7 @@ class PjrtDevices:
     folder for compiled code. `checkpoints`: a folder below which clients may save; None: they may not. The
     environment (XLA_FLAGS, JAX_PLATFORMS) determines the devices."""
 
-    def __init__(
-        self, *, memory: int = 0, cache: Path | None = None, checkpoints: Path | None = None
-    ) -> None:
+    def __init__(self, *, memory: int = 0, cache: Path | None = None, checkpoints: Path | None = None) -> None:
         self.post: Post = lambda event: None
         self.failed: Callable[[BaseException], None] = lambda error: None
         self.hosts: Hosts | None = None  # the cluster's hosts: rows of a sparse exchange go to them
@@ -198,9 +196,7 @@ class PjrtDevices:
         """Reports an error if JAX still waits to join a world that is over: nothing can end that wait."""
         if self._world.joining is world:
             self._fail(
-                RuntimeError(
-                    f"the world of epoch {world.epoch} is over, but this process still waits to join it"
-                )
+                RuntimeError(f"the world of epoch {world.epoch} is over, but this process still waits to join it")
             )
 
     def _reform(self, command: e.Reform, world: WorldSpec) -> None:

@@ -44,9 +44,7 @@ def counted(
     for index in sent_by(source, mine):
         to = held[index][:, 0]
         if to.size and int(to.max()) >= wanted.count:
-            raise shard_io.ContentsMismatch(
-                f"dest names shard {int(to.max())}, but there are only {wanted.count}"
-            )
+            raise shard_io.ContentsMismatch(f"dest names shard {int(to.max())}, but there are only {wanted.count}")
         numbers = np.bincount(to[to >= 0], minlength=wanted.count)
         nbytes = held[index].itemsize * held[index].shape[1]
         found += [

@@ -219,9 +219,7 @@ class Store:
             buffer.array = None
 
     def _take_apart(self) -> None:
-        for name in [
-            name for first, held in self._together.items() for name in range(first, first + held.count)
-        ]:
+        for name in [name for first, held in self._together.items() for name in range(first, first + held.count)]:
             self.get(name)
 
     def to_devices(self) -> None:
@@ -257,9 +255,7 @@ class Store:
             return device_arrays.to_host(self._world, buffer.layout, array)
         if host is not None:
             return host
-        raise MissingBuffer(
-            f"buffer {number} holds nothing: {buffer.reason or 'its contents have not arrived'}"
-        )
+        raise MissingBuffer(f"buffer {number} holds nothing: {buffer.reason or 'its contents have not arrived'}")
 
     def at_hand(self, number: int, here: bool) -> bool:
         """Whether `shards` would not wait: the contents are in host memory. `here`: those on devices are, too."""

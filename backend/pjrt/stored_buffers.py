@@ -42,9 +42,7 @@ class StoredBuffer:
         self.spilled = False  # core has moved it to `host`
         # if it is a token: what was read of a checkpoint, until it is copied to devices
         self.beside: Any = None
-        self.sources: Mapping[
-            int, StoredBuffer
-        ] = {}  # of a view: by device, the buffer whose shard there it has
+        self.sources: Mapping[int, StoredBuffer] = {}  # of a view: by device, the buffer whose shard there it has
         self.views: list[StoredBuffer] = []  # that have shards of this one
 
     @property
@@ -124,9 +122,7 @@ class StoredOutputs:
 
     def part(self, at: int) -> StoredOutputs:
         """Keep the first `at`, return the others."""
-        rest = StoredOutputs(
-            self.first + at, self.row, self.at + at, self.arrays[at:], self.family, self._lock
-        )
+        rest = StoredOutputs(self.first + at, self.row, self.at + at, self.arrays[at:], self.family, self._lock)
         rest.reason = self.reason
         del self.arrays[at:]
         self.count, self.lies, self.nbytes = at, self.lies[:at], self.nbytes - rest.nbytes

@@ -127,9 +127,7 @@ class WorldMembership:
                 return
             time.sleep(1.0)
             self._sweep()
-        raise RuntimeError(
-            "too many worlds are left behind with gangs that do not end; this process restarts"
-        )
+        raise RuntimeError("too many worlds are left behind with gangs that do not end; this process restarts")
 
     def _meeting_over(self, meeting: _Meeting) -> None:
         meeting.over.wait()
@@ -159,9 +157,7 @@ class WorldMembership:
                     self._sweep()
                 if not told and time.monotonic() - began > SLOW_S:
                     told = True
-                    log.warning(
-                        "a world that is over is still in memory after %d s, with its threads", SLOW_S
-                    )
+                    log.warning("a world that is over is still in memory after %d s, with its threads", SLOW_S)
 
         threading.Thread(target=run, name="sweep", daemon=True).start()
 
@@ -297,18 +293,13 @@ def _processes(world: WorldSpec) -> Sequence[int]:
     client = _state().client
     me = world.hosts.index(world.me)
     client.key_value_set(f"seaway/process/{me}", str(jax.process_index()))
-    asked = (
-        client.blocking_key_value_get(f"seaway/process/{rank}", JOIN_S * 1000)
-        for rank in range(len(world.hosts))
-    )
+    asked = (client.blocking_key_value_get(f"seaway/process/{rank}", JOIN_S * 1000) for rank in range(len(world.hosts)))
     return [int(answer) for answer in asked]
 
 
 def _paired(numbers: Sequence[int], devices: Sequence[Device], host: int) -> dict[int, Device]:
     if len(numbers) != len(devices):
-        raise RuntimeError(
-            f"host {host} has {len(devices)} devices, but the cluster has {len(numbers)} for it"
-        )
+        raise RuntimeError(f"host {host} has {len(devices)} devices, but the cluster has {len(numbers)} for it")
     return dict(zip(numbers, devices, strict=True))
 
 

@@ -52,7 +52,7 @@ class Checkers:
 
     def __init__(
         self, program: str, settings: Callable[[], tuple[CheckerSettings, Sequence[str]]], largest: int = LONGEST
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._program, self._settings, self._largest = program, settings, largest
         self._lock = threading.Lock()
         self._idle: list[CheckerChild] = []

@@ -86,9 +86,8 @@ def _compiled(question: CodeQuestion, settings: CodeCheckerSettings) -> Verdict:
             _compile_stablehlo(world, asked, question, settings)
             return Verdict("ok")
         _, lowered = lower(
-            world, code, gang, question.inputs, question.outputs, question.blobs,
-            "" if here else settings.platform,
-        )  # fmt: skip
+            world, code, gang, question.inputs, question.outputs, question.blobs, "" if here else settings.platform
+        )
         for each in lowered if here else ():
             each.compile()
     except MemoryError:

@@ -101,15 +101,13 @@ class CodeGate:
         if verdict.kind == "refused":
             return f"the code of computation {name!r} is refused: {reason}"
         if verdict.kind == "room":
-            most = (
-                f"more than the {limit} bytes that clients' code may take" if limit else "more than there is"
-            )
+            most = f"more than the {limit} bytes that clients' code may take" if limit else "more than there is"
             return f"compiling computation {name!r} took {most} of this host's memory (--check-memory of the agent)"
         return reason if repr(name) in reason else f"computation {name!r} cannot be compiled: {reason}"
 
     def _key(
         self, code: Code, asked: StableHLOCode | None, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]
-    ) -> str:  # fmt: skip
+    ) -> str:
         """The key of a verdict: what the code is, whatever its name and its devices."""
         rules = self._rules
         name: object = (code.code or code.key) if asked is None else identity(asked)

@@ -56,9 +56,7 @@ def inspect(blob: bytes, platform: str, devices: int, more: Collection[str], lar
     except Exception as error:
         raise CodeRefused(f"it is not what jax.export writes: {jax_errors.short(error)}") from error
     if platform not in exported.platforms:
-        raise CodeRefused(
-            f"it is for {', '.join(exported.platforms) or 'no platform'}, but runs on {platform} here"
-        )
+        raise CodeRefused(f"it is for {', '.join(exported.platforms) or 'no platform'}, but runs on {platform} here")
     if exported.nr_devices not in (1, devices):
         raise CodeRefused(f"it is for {exported.nr_devices} devices, but the plan runs it on {devices}")
     with importlib.import_module("jax._src.interpreters.mlir").make_ir_context():
@@ -121,9 +119,7 @@ def objection(module: Any, more: Collection[str]) -> Objection | None:
     operations, called = operations_of(module)
     for name in operations:
         if name in OUTSIDE or (name.partition(".")[0] not in DIALECTS and name not in PLAIN):
-            return Objection(
-                "operation", name, f"it has the operation {name!r}, which clients' code may not have"
-            )
+            return Objection("operation", name, f"it has the operation {name!r}, which clients' code may not have")
     for name in called:
         if reason := targets.objection(name, more):
             return Objection("callback" if targets.is_callback(name) else "function", name, reason)

@@ -48,11 +48,7 @@ class Verdicts:
         """Holds the lock for this key among the processes that share the folder. It waits for another holder for
         `patience` seconds at most, since that one may be stuck."""
         known = self._known.get(key)
-        file = (
-            None
-            if known is not None or self._folder is None
-            else _locked(self._folder / f"{key}.json", patience)
-        )
+        file = None if known is not None or self._folder is None else _locked(self._folder / f"{key}.json", patience)
         try:
             slot = VerdictSlot(known, file)
             yield slot

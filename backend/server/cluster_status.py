@@ -89,9 +89,7 @@ def _island(server: Server, view: IslandView, stalled: list[dict[str, Any]]) -> 
             }
             for host in range(island.base_host, island.base_host + island.hosts)
         ],
-        "broken": {"reason": view.broken, "seconds": _seconds(server.node.now() - view.since)}
-        if view.broken
-        else None,
+        "broken": {"reason": view.broken, "seconds": _seconds(server.node.now() - view.since)} if view.broken else None,
         "devices": island.devices,
         "under_way": len(view.in_flight),
         "reserved": [_kept(each, server.node.now()) for each in view.reserved[:SHOWN]],

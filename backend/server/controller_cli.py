@@ -61,9 +61,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
 
 
 def options() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
-        prog="seaway controller", description="The one controller of a Seaway cluster."
-    )
+    found = argparse.ArgumentParser(prog="seaway controller", description="The one controller of a Seaway cluster.")
     add_cluster_options(found)
     add = adder(found)
     where = "where to listen; port 0: any free port (%(default)s)"
@@ -175,9 +173,7 @@ def bounds_of(seconds: float) -> Bounds:
     if not seconds > 0:
         raise Impossible(f"--hard-bound {seconds:g}: seconds, more than 0")
     floor = min(Bounds().floor, round(seconds * 1e9))
-    return Bounds(
-        floor=floor, hard=max(1, round(seconds * 1e9 / floor)), absent=round(max(seconds, ABSENT) * 1e9)
-    )
+    return Bounds(floor=floor, hard=max(1, round(seconds * 1e9 / floor)), absent=round(max(seconds, ABSENT) * 1e9))
 
 
 def cluster_of(chosen: argparse.Namespace) -> Cluster:
@@ -198,8 +194,6 @@ def cluster_of(chosen: argparse.Namespace) -> Cluster:
         raise Impossible(f"{chosen.cluster}: {error}") from None
     if simulated := [key for key in SIMULATED_KEYS if key in table]:
         logging.getLogger("seaway.controller").warning(
-            "%s: only the simulator reads %s; a real cluster leaves that out",
-            chosen.cluster,
-            ", ".join(simulated),
+            "%s: only the simulator reads %s; a real cluster leaves that out", chosen.cluster, ", ".join(simulated)
         )
     return cluster

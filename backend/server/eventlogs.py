@@ -52,9 +52,7 @@ class LogFile:
         try:
             self._file = path.open("xb")
         except FileExistsError:
-            raise Impossible(
-                f"the event log {path} is there already: give another name, or remove it"
-            ) from None
+            raise Impossible(f"the event log {path} is there already: give another name, or remove it") from None
         except OSError as error:
             raise Impossible(f"the event log {path} cannot be written: {error.strerror}") from None
         self.path, self.lost = path, ""  # why the file is incomplete
@@ -158,9 +156,7 @@ class _Recorded(msgspec.Struct, frozen=True):
     settings: dict[str, Plain] | None
 
 
-def about(
-    cluster: Cluster, config: Config, make: Make, incarnation: int, starts: tuple[int, ...] = ()
-) -> LogAbout:
+def about(cluster: Cluster, config: Config, make: Make, incarnation: int, starts: tuple[int, ...] = ()) -> LogAbout:
     """What is needed to make the controller again. A policy is recorded by name and settings; a hash of its source
     shows whether it has changed."""
     made = make()
@@ -220,9 +216,7 @@ def policy_of(found: LogAbout) -> Make:
     for name, value in given.items():
         usual = takes.parameters[name].default
         if any(isinstance(usual, plain) and not isinstance(value, plain) for plain in (int | float, str)):
-            raise LogError(
-                f"the settings of its policy do not fit {kind.__name__}{takes}: {name}={value!r:.60}"
-            )
+            raise LogError(f"the settings of its policy do not fit {kind.__name__}{takes}: {name}={value!r:.60}")
     return functools.partial(kind, **settings)
 
 
@@ -249,7 +243,5 @@ def source_of(kind: type[Policy]) -> str:
 def _settings(made: Policy) -> dict[str, Plain] | None:
     """The arguments with which it was made. None: it does not store them under their names, or they are not plain
     values; then only the program that made it can make it again."""
-    found: dict[str, Any] = {
-        name: getattr(made, name, made) for name in inspect.signature(type(made)).parameters
-    }
+    found: dict[str, Any] = {name: getattr(made, name, made) for name in inspect.signature(type(made)).parameters}
     return found if all(isinstance(value, Plain) for value in found.values()) else None

@@ -114,9 +114,7 @@ def _module(module: str, text: str, what: str) -> ModuleType:
 def _file(path: Path, what: str) -> ModuleType:
     if not path.is_file():
         there = sorted(found.name for found in path.parent.glob("*.py"))[:SHOWN]
-        raise Impossible(
-            f"{what}: there is no file {path}" + (f"; there is {', '.join(there)}" if there else "")
-        )
+        raise Impossible(f"{what}: there is no file {path}" + (f"; there is {', '.join(there)}" if there else ""))
     name = _free_name(path)
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None

@@ -29,9 +29,7 @@ class Enrolment:
     """The registry. `connected(host)`: whether its process has a stream to us now. `known`: state of earlier
     starts, so that agents need not enrol again when their controller is restarted."""
 
-    def __init__(
-        self, cluster: Cluster, connected: Callable[[int], bool], known: Known | None = None
-    ) -> None:
+    def __init__(self, cluster: Cluster, connected: Callable[[int], bool], known: Known | None = None) -> None:
         self._cluster, self._connected, self._known = cluster, connected, known
         self._agents: dict[int, Enrol] = {}  # by host: the last agent that had the number
         for host, agent in (known.read() if known else {}).items():
@@ -82,14 +80,10 @@ class Enrolment:
 
     def _requested(self, request: Enrol) -> int:
         if request.host >= self._cluster.hosts:
-            raise CallError(
-                f"there is no host {request.host}: the cluster has hosts 0-{self._cluster.hosts - 1}"
-            )
+            raise CallError(f"there is no host {request.host}: the cluster has hosts 0-{self._cluster.hosts - 1}")
         island = self._cluster.island_of_host(request.host)
         if request.island and request.island != island.name:
-            raise CallError(
-                f"host {request.host} is one of island {island.name!r}, not of {request.island!r}"
-            )
+            raise CallError(f"host {request.host} is one of island {island.name!r}, not of {request.island!r}")
         self._fits(request, island)
         if self._taken(request.host, request):
             agent = self._agents.get(request.host)
@@ -146,9 +140,7 @@ class Enrolment:
                 f"{island.devices_per_host}"
             )
         others = {
-            agent.platform
-            for host, agent in self._agents.items()
-            if self._is_on(island, host) and self._counts(host)
+            agent.platform for host, agent in self._agents.items() if self._is_on(island, host) and self._counts(host)
         }
         if others and request.platform not in others:
             raise CallError(

@@ -112,9 +112,7 @@ class Server:
         self.secret = secret or secrets.token_bytes(32)
         config = msgspec.structs.replace(config or ON_DEVICES, lease=lease)
         starts = starts or (new_start(),)
-        self.controller = Controller(
-            cluster, policy, config, incarnation=incarnation, starts=starts, trace=self.trace
-        )
+        self.controller = Controller(cluster, policy, config, incarnation=incarnation, starts=starts, trace=self.trace)
         self.log = Recording(self.controller, record, policy, NetworkNode.now()) if record else None
         identity = secrets.randbits(30) + 1
         endpoint = for_controller(self.log or self.controller, identity, lease)
@@ -167,10 +165,7 @@ class Server:
         await self._grpc.start()
         self._listener.start(self.node.admit, self.node.accept)
         self.node.start()
-        for (
-            host,
-            agent,
-        ) in self.enrolment.agents().items():  # agents of an earlier start reconnect by themselves
+        for host, agent in self.enrolment.agents().items():  # agents of an earlier start reconnect by themselves
             self.node.announce(f"host/{host}", agent.address)
         return self.address
 
@@ -299,9 +294,7 @@ class Server:
         mine = {number for number, _ in request.clients}
         with self.node.lock:
             columns = self.trace.runs.columns()
-        return await asyncio.to_thread(
-            gang_times.permitted, self.secret, columns["run"], columns["client"], mine
-        )
+        return await asyncio.to_thread(gang_times.permitted, self.secret, columns["run"], columns["client"], mine)
 
     async def _cancel(self, request: call_messages.CancelCall) -> call_messages.CancelReply:
         """Cancels runs as if their client had asked for it."""

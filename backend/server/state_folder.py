@@ -167,9 +167,7 @@ class CodeFolder:
     """Code by its hash, one file each. Beyond `limit` bytes the oldest files are deleted, except code that is in
     use or was left lately. From any thread."""
 
-    def __init__(
-        self, folder: Path, limit: int = LIMIT, in_use: InUse = tuple, lately: float = LATELY
-    ) -> None:
+    def __init__(self, folder: Path, limit: int = LIMIT, in_use: InUse = tuple, lately: float = LATELY) -> None:
         self._folder, self._limit, self._in_use, self._lately = folder, limit, in_use, lately
         self._nbytes = -1  # of all files; -1: not counted yet
         self._told = False

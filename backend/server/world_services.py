@@ -59,9 +59,7 @@ class WorldServices:
         assert child.process.stdout is not None
         line = child.process.stdout.readline().strip()
         if not line.isdigit():
-            raise RuntimeError(
-                f"the coordination service of {name} did not start: {child.tail() or '(no output)'}"
-            )
+            raise RuntimeError(f"the coordination service of {name} did not start: {child.tail() or '(no output)'}")
         threading.Thread(target=self._watch, args=(child, command), name=name, daemon=True).start()
         return f"{self._bind}:{int(line)}"
 

@@ -36,7 +36,7 @@ class StreamRefused(Exception):
 
 async def dial(
     address: str, access: Access, name: str, proof: str, *, asks: str = "", called: str = "", within: float = DIALLING
-) -> Connection:  # fmt: skip
+) -> Connection:
     """Opens a stream. Raises StreamRefused, or OSError if nobody answers in so many seconds."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(within):

@@ -34,9 +34,7 @@ class Lock(Protocol):
 class LentReading:
     """`lock`: that of the node. `looked`: called in the loop at every look, for whatever else the thread would do."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, lock: Lock, looked: Callable[[], Any] = lambda: None
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, lock: Lock, looked: Callable[[], Any] = lambda: None) -> None:
         self._loop, self._lock, self._looked = loop, lock, looked
         self.wake: Callable[[], None] = lambda: None  # set by the thread: there is something to read
         self._connection: Connection | None = None

@@ -57,14 +57,10 @@ class Listener:
         answers: Mapping[type[msgspec.Struct], Answer] | None = None, pipe: GrpcPipe | None = None,
     ) -> None:  # fmt: skip
         self.access, self._refusals, self._gate, self._pipe = access, refusals, gate, pipe
-        self._answers = {
-            kind.__name__: (msgspec.msgpack.Decoder(kind), act) for kind, act in (answers or {}).items()
-        }
+        self._answers = {kind.__name__: (msgspec.msgpack.Decoder(kind), act) for kind, act in (answers or {}).items()}
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = None
-        self._nameless: dict[
-            asyncio.Task[None], str
-        ] = {}  # connections without a name -> their hosts, in order
+        self._nameless: dict[asyncio.Task[None], str] = {}  # connections without a name -> their hosts, in order
         self._tasks: set[asyncio.Task[None]] = set()
         self._credit, self._since = BURST, time.monotonic()
 

@@ -25,13 +25,4 @@ from .call_messages import (
     SeenReply,
     Status,
 )
-from .framing import (
-    MESSAGE,
-    Address,
-    Answered,
-    Contents,
-    FrameReader,
-    Opening,
-    Pass,
-    StreamFrame,
-)
+from .framing import MESSAGE, Address, Answered, Contents, FrameReader, Opening, Pass, StreamFrame

@@ -211,7 +211,4 @@ PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
 }  # fmt: skip
 # What hosts are asked, on a stream of its own (`streams.ask`); the controller answers all others, by gRPC.
 OF_HOSTS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {GangTimesReply: Stamped}
-MEETINGS = (
-    Enrol,
-    AboutReply,
-)  # the first calls between two processes: both must be of one version, or they stop
+MEETINGS = (Enrol, AboutReply)  # the first calls between two processes: both must be of one version, or they stop

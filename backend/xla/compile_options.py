@@ -26,10 +26,7 @@ ALLOWED_IN_BUILD = (
     "alias_passthrough_params", "optimization_level", "memory_fitting_level",
 )  # fmt: skip
 ALLOWED_MESSAGES_IN_BUILD = ("result_layout", "device_assignment")
-ALLOWED_LISTS_IN_BUILD = (
-    "allow_spmd_sharding_propagation_to_parameters",
-    "allow_spmd_sharding_propagation_to_output",
-)
+ALLOWED_LISTS_IN_BUILD = ("allow_spmd_sharding_propagation_to_parameters", "allow_spmd_sharding_propagation_to_output")
 ALLOWED = (
     "parameter_is_tupled_arguments", "compile_portable_executable", "profile_version",
     "allow_in_place_mlir_modification",
@@ -53,9 +50,7 @@ DEVICE_COUNT = "--xla_force_host_platform_device_count"  # says nothing about co
 
 def xla_flags(environment: Mapping[str, str]) -> list[str]:
     """XLA's flags there, without the number of CPU devices."""
-    return [
-        each for each in environment.get("XLA_FLAGS", "").split() if each.partition("=")[0] != DEVICE_COUNT
-    ]
+    return [each for each in environment.get("XLA_FLAGS", "").split() if each.partition("=")[0] != DEVICE_COUNT]
 
 
 class UnsafeOptions(ValueError):
@@ -118,9 +113,7 @@ def _devices(build: Any, known: int) -> tuple[int, ...]:
     assignment = build.device_assignment
     rows = [tuple(row.replica_device_ids) for row in assignment.computation_devices]
     if not rows:
-        raise UnsafeOptions(
-            "the program has no device assignment: programs for any device are not known here"
-        )
+        raise UnsafeOptions("the program has no device assignment: programs for any device are not known here")
     if assignment.replica_count != replicas or assignment.computation_count != partitions:
         raise UnsafeOptions(
             f"the program has {replicas} replicas and {partitions} partitions, its device assignment has "

@@ -113,19 +113,13 @@ class Client:
             state.waited.clear()
         since, state.thinking_since = state.thinking_since, now
         think = now - since if since is not None and now > since else 0
-        made = self._calls.submit(
-            program, known, named, keep or known.keep_all, dispatch, deadline, waited, think, now
-        )
+        made = self._calls.submit(program, known, named, keep or known.keep_all, dispatch, deadline, waited, think, now)
         if retries or again.buffers:
             again.submitted(made, program, known, each, dispatch, deadline, retries)
         return made
 
     def _check(
-        self,
-        known: RegisteredProgram,
-        named: tuple[int | bytes | Range, ...],
-        keep: tuple[bool, ...],
-        dispatch: str,
+        self, known: RegisteredProgram, named: tuple[int | bytes | Range, ...], keep: tuple[bool, ...], dispatch: str
     ) -> None:
         """`named`: the arguments, those with consecutive names as one."""
         sizes, state, count = known.sizes, self._state, ranges.number(named)
@@ -151,9 +145,7 @@ class Client:
         if known.donates and not ranges.once([arg for arg in named if not isinstance(arg, bytes)]):
             _check_donated_once(ranges.each(named), known.donates)
         if literal > self.limits.literal:
-            raise Illegal(
-                f"{literal} bytes ride in the call, and {self.limits.literal} may; `put` them first"
-            )
+            raise Illegal(f"{literal} bytes ride in the call, and {self.limits.literal} may; `put` them first")
 
     def cancel(self, run: int, now: int) -> None:
         """The run still ends, once: with a blame, or without if it was over before the controller heard."""
@@ -162,9 +154,7 @@ class Client:
         state, run = self._state, self._retries.sent_run(run)
         self._may_call()
         if not 0 < run <= state.last_run:
-            raise Illegal(
-                f"run {run} was never submitted by this client; cancel a run that `submit` returned"
-            )
+            raise Illegal(f"run {run} was never submitted by this client; cancel a run that `submit` returned")
         if run in state.runs and run not in state.cancelled:
             state.cancelled.add(run)
             self._calls.call(p.Cancel(run), now)
@@ -218,9 +208,7 @@ class Client:
             self._retries.put(buffer, value, where)
         return buffer
 
-    def view(
-        self, value: Value, where: SliceSpec, shards: tuple[tuple[int, int], ...], now: int
-    ) -> int | Blocked:
+    def view(self, value: Value, where: SliceSpec, shards: tuple[tuple[int, int], ...], now: int) -> int | Blocked:
         """A buffer made of shards of others, on the same devices: nothing is copied. BuffersReady tells of it as of any
         result, with a blame if a source fails or is lost, or if a shard does not lie where it should.
 
@@ -359,6 +347,4 @@ class Client:
 def _check_donated_once(args: list[int | bytes], donates: tuple[int, ...]) -> None:
     for index in donates:
         if isinstance(args[index], int) and args.count(args[index]) > 1:
-            raise Illegal(
-                f"buffer {args[index]!r} is donated as argument {index} and passed again; pass a copy"
-            )
+            raise Illegal(f"buffer {args[index]!r} is donated as argument {index} and passed again; pass a copy")

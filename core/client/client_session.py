@@ -70,9 +70,7 @@ class ClientSession:
             if name not in new:
                 self._out.append(p.Send(TO_CONTROLLER, p.Register(name, ir, name in state.untold)))
         unsent = _named_by(gathered)
-        blame = p.Blame(
-            "client-lost", f"the connection to the controller was lost meanwhile: {state.why_away}"
-        )
+        blame = p.Blame("client-lost", f"the connection to the controller was lost meanwhile: {state.why_away}")
         for kind, name in [request for request in state.requests if request not in unsent]:
             del state.requests[kind, name]
             if kind == "get":
@@ -271,9 +269,7 @@ class ClientSession:
         what = f"program {note.program!r}, node {note.node!r}{where}"
         hosts = f": hosts {spans.text(note.missing)}" if note.missing else ""
         self._awaits(note.run, f"{what}: {note.reason}{hosts}", now - note.age)
-        self._out.append(
-            p.LogLine(f"{_called(note.run)} is late: {what}: {note.reason}{missing}", passing=True)
-        )
+        self._out.append(p.LogLine(f"{_called(note.run)} is late: {what}: {note.reason}{missing}", passing=True))
         return ""
 
     def _awaits(self, what: int | str, reason: str, since: int) -> None:

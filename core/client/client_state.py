@@ -30,9 +30,7 @@ BUFFER: dict[tuple[str, str], str] = {
     ("spoilt", "failed"): "spoilt",
     ("spoilt", "spoilt"): "spoilt",
 }
-REMEMBERED = (
-    1024  # buffers that are gone, and runs that were submitted again, of which is kept what became of them
-)
+REMEMBERED = 1024  # buffers that are gone, and runs that were submitted again, of which is kept what became of them
 
 
 class HeldBuffers(msgspec.Struct, eq=False):
@@ -138,9 +136,7 @@ class ClientState:
 
     def _check_alone(self, buffer: int) -> None:
         if not 0 < buffer <= self.last_buffer:
-            raise Illegal(
-                f"buffer {buffer} was never named by this client; use what `submit` or `put` returned"
-            )
+            raise Illegal(f"buffer {buffer} was never named by this client; use what `submit` or `put` returned")
         reasons = [why for first, (count, why) in self.gone.items() if first <= buffer < first + count]
         why = reasons[-1] if reasons else "was released or donated long ago; keep it until its last use"
         raise Illegal(f"buffer {buffer} {why}")

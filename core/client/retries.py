@@ -93,9 +93,7 @@ class HeldBuffer(msgspec.Struct, eq=False):
     @property
     def idle(self) -> bool:
         """It is as any other buffer."""
-        return (
-            self.maker is None and not self.readers and self.contents is None and self.sent_name == self.name
-        )
+        return self.maker is None and not self.readers and self.contents is None and self.sent_name == self.name
 
 
 class AskedGet(msgspec.Struct, eq=False):
@@ -346,9 +344,7 @@ class Retries:
         calls.release(tuple([name for name in old if state.state_of(name)]), now)
         keep = tuple([bool(name) for name in held.results])
         args = ranges.folded(self.sent_args(held.args), state.limits.together)
-        made = calls.submit(
-            program, state.programs[program], args, keep, held.dispatch, held.deadline, (), 0, now
-        )
+        made = calls.submit(program, state.programs[program], args, keep, held.dispatch, held.deadline, (), 0, now)
         for name, sent_name in zip(held.results, made.results, strict=True):
             if name:
                 self._rename(self.buffers[name], sent_name)
@@ -388,9 +384,7 @@ class Retries:
 
     # --- ends -------------------------------------------------------------------------------------------------
 
-    def _finish(
-        self, held: HeldRun, blame: p.Blame | None, now: int, lacks: tuple[tuple[int, str], ...] = ()
-    ) -> None:
+    def _finish(self, held: HeldRun, blame: p.Blame | None, now: int, lacks: tuple[tuple[int, str], ...] = ()) -> None:
         """The run has ended for good."""
         state, buffers = self._state, self.buffers
         runs = held.tries if held.waits else held.tries + 1
@@ -431,9 +425,7 @@ class Retries:
     def _forget(self, buffer: HeldBuffer) -> None:
         """Nobody will name it again. If the run that makes it is tried again, it makes it for nobody."""
         if buffer.maker is not None:
-            buffer.maker.results = tuple(
-                [0 if name == buffer.name else name for name in buffer.maker.results]
-            )
+            buffer.maker.results = tuple([0 if name == buffer.name else name for name in buffer.maker.results])
         self._renamed.pop(buffer.sent_name, None)
         del self.buffers[buffer.name]
         if buffer.contents is not None:

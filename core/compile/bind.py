@@ -58,9 +58,7 @@ def _check(program: Program, places: Sequence[Place], args: Sequence[Layout]) ->
         if place.size != spec.devices:
             raise Illegal(f"slice {spec.name!r} of {spec.devices} devices bound to {place.size}")
     if len(args) != len(program.args):
-        raise ProgramError(
-            f"program {program.name!r} takes {len(program.args)} arguments; {len(args)} were given"
-        )
+        raise ProgramError(f"program {program.name!r} takes {len(program.args)} arguments; {len(args)} were given")
     for number, (value, layout) in enumerate(zip(program.args, args, strict=True)):
         if value.shape != layout.shape or value.dtype != layout.dtype:
             raise ProgramError(

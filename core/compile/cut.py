@@ -43,7 +43,4 @@ def cut(plan: Plan, island: int) -> Plan:
 def _concerns(plan: Plan, step: Gang | Move, island: int) -> bool:
     if isinstance(step, Gang):
         return step.place.island == island
-    return island in (
-        plan.slots[step.source].layout.place.island,
-        plan.slots[step.target].layout.place.island,
-    )
+    return island in (plan.slots[step.source].layout.place.island, plan.slots[step.target].layout.place.island)

@@ -33,9 +33,7 @@ def moves(draft: Draft) -> Draft:
         for index in range(len(draft.steps))
         for step in (*builder.gangs.get(index, ()), *builder.moves_after.get(index, ()))
     ]
-    return msgspec.structs.replace(
-        draft, codes=tuple(builder.codes), slots=tuple(builder.slots), steps=tuple(steps)
-    )
+    return msgspec.structs.replace(draft, codes=tuple(builder.codes), slots=tuple(builder.slots), steps=tuple(steps))
 
 
 class _MoveBuilder:

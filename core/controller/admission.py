@@ -167,9 +167,8 @@ class Admission(ControllerModule):
         view, held, is_sole = run.view, run.held, self._buffers.is_sole
         sizes = view.sizes
         sole = frozenset(
-            [index for index in run.sources
-             if index not in held or is_sole(held[index], *sizes.get(index, NO_SIZE))]
-        )  # fmt: skip
+            [index for index in run.sources if index not in held or is_sole(held[index], *sizes.get(index, NO_SIZE))]
+        )
         return rows.all_of(view, sole) if run.width else sole
 
     def _atoms_of(self, footprint: Footprint | None, amounts: Amounts) -> frozenset[int]:
@@ -298,9 +297,7 @@ class Admission(ControllerModule):
         if not self._open(waiter):
             return
         footprint, arrivals, there = self._demand(waiter)
-        short = self._ledger.admit(
-            waiter.run.id if waiter.run is not None else -number, footprint, arrivals, there
-        )
+        short = self._ledger.admit(waiter.run.id if waiter.run is not None else -number, footprint, arrivals, there)
         assert isinstance(short, LacksMemory)  # it has just been tried
         text = self._spill.holders_text(short.missing, self._state.client_text)
         self._outbox.effect(LogLine(f"memory is short: {text}", passing=True))

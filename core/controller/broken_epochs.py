@@ -52,7 +52,6 @@ class BrokenEpochs:
         if self.number < 2:
             return ""
         reasons = "; ".join(
-            f"host {host}: {reason}" if host >= 0 else reason
-            for host, reason in sorted(self._reasons.items())
+            f"host {host}: {reason}" if host >= 0 else reason for host, reason in sorted(self._reasons.items())
         )
         return f"{self.number} epochs in a row broke. {reasons}{f'. {APART}' if self.apart else ''}"

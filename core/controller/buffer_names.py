@@ -78,11 +78,7 @@ class BufferNames(ControllerModule):
             if type(source) is not BufferName or count == 1:
                 sources[index] = source
                 continue
-            cuts = [
-                index,
-                *edges[bisect_right(edges, index) : bisect_left(edges, index + count)],
-                index + count,
-            ]
+            cuts = [index, *edges[bisect_right(edges, index) : bisect_left(edges, index + count)], index + count]
             parts[index] = {}
             for low, high in pairwise(cuts):
                 for part in self.parts(source, low - index, high - low):

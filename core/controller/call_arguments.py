@@ -71,9 +71,7 @@ def _fresh(results: tuple[int | Range, ...], session: ClientRecord) -> tuple[boo
 def _in_use(session: ClientRecord, call: Submit) -> bool:
     names = session.names
     given = [each for each in call.results if each]
-    taken = [
-        (each, each + 1) if isinstance(each, int) else (each.first, each.first + each.count) for each in given
-    ]
+    taken = [(each, each + 1) if isinstance(each, int) else (each.first, each.first + each.count) for each in given]
     taken.sort()
     if taken[0][0] < 0 or any(low < high for (_, high), (low, _) in pairwise(taken)):
         return True

@@ -124,9 +124,7 @@ class Clients(ControllerModule):
             program.nbytes = tuple(value.nbytes for value in call.ir.args)
             program.small = sum(program.nbytes) <= MAX_LITERALS
             program.donated = donated = frozenset(call.ir.donate_args)
-            program.edges = tuple(
-                at for at in range(1, len(program.nbytes)) if (at in donated) != (at - 1 in donated)
-            )
+            program.edges = tuple(at for at in range(1, len(program.nbytes)) if (at in donated) != (at - 1 in donated))
             for spec in call.ir.slices:
                 self._resources.bind(session.number, spec)
         except (ProgramError, Impossible) as error:

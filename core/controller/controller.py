@@ -58,7 +58,7 @@ class Controller:
         self.atoms = Atoms()
         make = partial(
             Scheduler, window=window, max_passes=config.max_passes, early=config.early, max_reserved=config.max_reserved
-        )  # fmt: skip
+        )
         schedulers = [make(self.atoms, policy()) for _ in cluster.islands]
         self.state = State(cluster, config, incarnation, observe, schedulers, starts)
         self.order = OrderHash()

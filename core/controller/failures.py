@@ -160,9 +160,7 @@ class Failures(ControllerModule):
         self._outbox.effect(LogLine(f"{blame.cause}; the island forms anew"))
         self._state.broken.append(island)
 
-    def epoch_broken(
-        self, island: IslandState, host: int, reason: str, now: int, *, apart: bool = False
-    ) -> None:
+    def epoch_broken(self, island: IslandState, host: int, reason: str, now: int, *, apart: bool = False) -> None:
         """An epoch did not form, or its hosts could not compute together. If that happens again and again, runs that
         have waited for it for long fail."""
         island.broken.add(island.epoch, host, reason, now, apart=apart)
@@ -260,9 +258,7 @@ class Failures(ControllerModule):
 
 def _needs_host(run: RunRecord, host: int) -> bool:
     """Some step that has not entered an order needs this host."""
-    return any(
-        not run.entered[index] and spans.contains(hosts, host) for index, hosts in enumerate(run.rows.hosts)
-    )
+    return any(not run.entered[index] and spans.contains(hosts, host) for index, hosts in enumerate(run.rows.hosts))
 
 
 def _needs_device(run: RunRecord, device: int) -> bool:

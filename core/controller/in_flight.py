@@ -118,9 +118,7 @@ class InFlightTable(ControllerModule):
         a report for each host of an island of thousands would drown the client."""
         if not entry.missing:
             entry.missing = entry.left
-            self._report(
-                entry, f"all have launched the {entry.kind}; it has not ended on the devices of these hosts"
-            )
+            self._report(entry, f"all have launched the {entry.kind}; it has not ended on the devices of these hosts")
         elif entry.missing != entry.left:
             self._report(entry, f"{entry.kind} has not been launched by these hosts")
 

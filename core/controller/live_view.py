@@ -42,9 +42,8 @@ def _island(island: IslandState) -> IslandLine:
 
 def _client(session: ClientRecord) -> ClientLine:
     return ClientLine(
-        session.number, session.name, session.weight, session.priority, len(session.programs),
-        len(session.runs),
-    )  # fmt: skip
+        session.number, session.name, session.weight, session.priority, len(session.programs), len(session.runs)
+    )
 
 
 def _queue(island: IslandState, queue: GangQueue) -> QueueLine:

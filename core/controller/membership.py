@@ -250,9 +250,8 @@ class Membership(ControllerModule):
             seat = replace(island.stream.seat(host, abandon, dropped), start=self._state.start)
             self._outbox.effect(Send((island.peers[host],), seat))
         self._watch.begin(
-            ("seats", index), now, 0,
-            lambda at: self._tell_unseated(island), lambda at: self._lose_unseated(island, at),
-        )  # fmt: skip
+            ("seats", index), now, 0, lambda at: self._tell_unseated(island), lambda at: self._lose_unseated(island, at)
+        )
 
     def _tell_unseated(self, island: IslandState) -> None:
         who = spans.text(island.stream.missing)

@@ -45,9 +45,7 @@ M = TypeVar("M", bound=ControllerModule)
 
 
 class Modules:
-    def __init__(
-        self, state: State, atoms: Atoms, order: OrderHash, trace: Trace | None, shape: TreeShape
-    ) -> None:
+    def __init__(self, state: State, atoms: Atoms, order: OrderHash, trace: Trace | None, shape: TreeShape) -> None:
         self.state, self.atoms, self.order, self.trace, self.shape = state, atoms, order, trace, shape
         # what steps and runs stand on: memory, code, buffers, the line for memory, and how runs end
         self.buffers = Buffers()
@@ -57,9 +55,7 @@ class Modules:
         self.watch = Watchdog(state.config.bounds)
         self.outbox = self._make(TurnOutbox)
         self.tracing = None if trace is None else self._make(Tracing)
-        self.spill = Spill(
-            atoms, self.ledger, self.buffers, HostMemory(state.hosts_of_devices, state.host_memory)
-        )
+        self.spill = Spill(atoms, self.ledger, self.buffers, HostMemory(state.hosts_of_devices, state.host_memory))
         self.names = self._make(BufferNames)
         self.table = ViewTable()
         self.compilation = self._make(Compilation)

@@ -130,7 +130,5 @@ class TurnOutbox(ControllerModule):
             if hosts != island.members:
                 hosts = spans.meet(hosts, island.members)
             if hosts:
-                message = island.stream.append(
-                    tuple(turn.plans), tuple(turn.runs), tuple(turn.steps), hosts, settled
-                )
+                message = island.stream.append(tuple(turn.plans), tuple(turn.runs), tuple(turn.steps), hosts, settled)
                 self.send(island, message)

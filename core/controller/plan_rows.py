@@ -79,10 +79,7 @@ class PlanView(msgspec.Struct, frozen=True):
 class PlanRows:
     def __init__(self, plan: Plan, atoms: Atoms, hosts_of: Callable[[Place], Spans]) -> None:
         self.plan = plan
-        places = [
-            step.place if isinstance(step, Gang) else plan.slots[step.target].layout.place
-            for step in plan.steps
-        ]
+        places = [step.place if isinstance(step, Gang) else plan.slots[step.target].layout.place for step in plan.steps]
         every = [*places, *(slot.layout.place for slot in plan.slots)]
         # equal sets of hosts are one object, so that they are quickly told to be equal
         same: dict[Spans, Spans] = {}
@@ -172,10 +169,7 @@ class PlanRows:
             for row in self.results
         )
         self.may_donate = any(
-            plan.slots[slot].arg >= 0
-            for step in plan.steps
-            if isinstance(step, Gang)
-            for slot in step.donated
+            plan.slots[slot].arg >= 0 for step in plan.steps if isinstance(step, Gang) for slot in step.donated
         )
 
     def _is_bound(self, slot: int) -> bool:
@@ -197,9 +191,7 @@ class PlanRows:
             for before in plan.after[index]:
                 followers[before].append(index)
             slots = step.inputs if isinstance(step, Gang) else (step.source,)
-            makers.append(
-                tuple(dict.fromkeys(plan.slots[s].maker for s in slots if plan.slots[s].maker >= 0))
-            )
+            makers.append(tuple(dict.fromkeys(plan.slots[s].maker for s in slots if plan.slots[s].maker >= 0)))
             arguments.append(tuple(dict.fromkeys(plan.slots[s].arg for s in slots if plan.slots[s].arg >= 0)))
             for maker in makers[-1]:
                 feeds[maker].append(index)

@@ -246,9 +246,8 @@ class RunRecord(msgspec.Struct, eq=False):
         self.offered.clear()
 
     def recount(
-        self, sources: dict[int, BufferName | bytes], width: dict[int, int],
-        parts: dict[int, dict[int, BufferName]],
-    ) -> None:  # fmt: skip
+        self, sources: dict[int, BufferName | bytes], width: dict[int, int], parts: dict[int, dict[int, BufferName]]
+    ) -> None:
         """Know its arguments as they are counted now. `parts`: of those that it knew as one."""
         held, self.sources, self.width, self.held = self.held, sources, width, {}
         for index, ident in held.items():

@@ -61,9 +61,7 @@ class Recovery(ControllerModule):
     _claims: dict[int, Claim] = {}  # by buffer
     _owned: dict[int, dict[int, Claim]] = {}  # by client, and its name for the buffer
     _opened: set[int] = set()  # clients that have said what they hold
-    _early: deque[tuple[int, msgspec.Struct]] = msgspec.field(
-        default_factory=deque
-    )  # what clients said meanwhile
+    _early: deque[tuple[int, msgspec.Struct]] = msgspec.field(default_factory=deque)  # what clients said meanwhile
 
     def __post_init__(self) -> None:
         self.under_way = self._state.incarnation > 0

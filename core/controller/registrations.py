@@ -146,9 +146,7 @@ class Registrations(ControllerModule):
 
         def over(at: int) -> None:
             resources, session = self._resources, record.session.number
-            lacking = next(
-                (spec for spec in record.ir.slices if resources.lacks_hosts(session, spec.name)), None
-            )
+            lacking = next((spec for spec in record.ir.slices if resources.lacks_hosts(session, spec.name)), None)
             found = resources.bind(session, lacking) if lacking is not None else None
             if lacking is not None and isinstance(found, MustWait):
                 text = f"slice {lacking.name!r} {found.reason}, for {bound // S} s"

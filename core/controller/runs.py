@@ -72,9 +72,7 @@ class Runs(ControllerModule):
         sources, width, reads = found
         self._count += 1
         state = self._state
-        run = RunRecord(
-            state.base + self._count, program, session, call, now, sources, width, reads, since=now
-        )
+        run = RunRecord(state.base + self._count, program, session, call, now, sources, width, reads, since=now)
         state.runs[run.id] = run
         session.runs[call.run] = run
         session.last_run = call.run
@@ -167,9 +165,7 @@ class Runs(ControllerModule):
         program.bound_at, program.rows = self._resources.version, None
         return True
 
-    def _layouts(
-        self, run: RunRecord, program: ProgramRecord
-    ) -> tuple[Layout | tuple[Layout, ...], ...] | None:
+    def _layouts(self, run: RunRecord, program: ProgramRecord) -> tuple[Layout | tuple[Layout, ...], ...] | None:
         """Where the arguments really lie; of several as one, each. A literal lies where the program wants it."""
         layouts: list[Layout | tuple[Layout, ...]] = []
         buffers = self._buffers.all
@@ -195,9 +191,7 @@ class Runs(ControllerModule):
             for index, (layout, value) in enumerate(zip(one_by_one(found), program.ir.args, strict=True)):
                 if layout.shape != value.shape or layout.dtype != value.dtype:
                     has, wants = f"{layout.dtype}{list(layout.shape)}", f"{value.dtype}{list(value.shape)}"
-                    raise ProgramError(
-                        f"argument {index} is {has}, program {program.ir.name!r} wants {wants}"
-                    )
+                    raise ProgramError(f"argument {index} is {has}, program {program.ir.name!r} wants {wants}")
         else:
             program.layouts = found  # the next run's are these very objects, and so soon compared
         return found
@@ -223,9 +217,7 @@ class Runs(ControllerModule):
         else:
             buffers = [base + slot_of.get(arg, 0) for arg in run.sources]
             literals = tuple(run.sources.items())  # type: ignore[arg-type]  # all are literals
-        run.header = RunHeader(
-            run.id, rows.plan.id, base, tuple(buffers), literals, kept[0], kept_ranges=kept[1]
-        )
+        run.header = RunHeader(run.id, rows.plan.id, base, tuple(buffers), literals, kept[0], kept_ranges=kept[1])
 
     def _has_code(self, run: RunRecord, rows: PlanRows, now: int) -> bool:
         """If not, it waits for its code, or has failed."""

@@ -59,10 +59,7 @@ class Stalls(ControllerModule):
                 plan = run.plan.id if run.waits == CODE else -1
                 key = (run.session.number, run.program.ir.name, run.waits, run.stalled, plan)
                 runs.setdefault(key, []).append(run)
-        found = [
-            StallGroup(self._wait(min(each, key=_begun)), len(each), each[0].stalled)
-            for each in runs.values()
-        ]
+        found = [StallGroup(self._wait(min(each, key=_begun)), len(each), each[0].stalled) for each in runs.values()]
         others = [*self._registrations.waits(late=True), *map(self.of_flight, self._in_flight.late())]
         found += [StallGroup(each, 1, True) for each in (*others, *self._admission.late_contents())]
         found += [StallGroup(each, 1, False) for each in self._registrations.waits(late=False)]
@@ -90,9 +87,7 @@ class Stalls(ControllerModule):
         hosts, reason = spans.meet(entry.missing, entry.left), entry.late
         if not hosts:  # those that were awaited have done it, others have not
             hosts, reason = entry.left, f"{entry.kind} has not ended on these hosts"
-        return Stall(
-            entry.since, self._state.cluster.islands[entry.island].name, client, program, node, hosts, reason
-        )
+        return Stall(entry.since, self._state.cluster.islands[entry.island].name, client, program, node, hosts, reason)
 
 
 def _since(stall: Stall) -> int:

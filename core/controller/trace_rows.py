@@ -35,17 +35,10 @@ class Tracing(ControllerModule):
         if isinstance(step, Gang):
             if key not in self.trace.places:
                 self._place(key, step.place)
-            self.trace.gang(
-                entry.seq, run.id, step.name, entry.island, key, ready=ready, entered=entry.entered
-            )
+            self.trace.gang(entry.seq, run.id, step.name, entry.island, key, ready=ready, entered=entry.entered)
 
     def moved(
-        self,
-        entry: InFlight,
-        run: RunRecord,
-        keys: tuple[int, int],
-        places: tuple[Place, Place],
-        target: Slot,
+        self, entry: InFlight, run: RunRecord, keys: tuple[int, int], places: tuple[Place, Place], target: Slot
     ) -> None:
         """`keys`: of the places it goes from and to. A transfer's row goes by the number of its sending half."""
         for key, place in zip(keys, places, strict=True):
@@ -53,9 +46,7 @@ class Tracing(ControllerModule):
         name, nbytes = run.plan.steps[entry.step].name, target.nbytes * target.layout.place.size
         self.trace.transfer(entry.transfer, run.id, name, *keys, nbytes=nbytes, entered=entry.entered)
 
-    def with_client(
-        self, entry: InFlight, session: ClientRecord, layout: Layout, one_shard: bool = False
-    ) -> None:
+    def with_client(self, entry: InFlight, session: ClientRecord, layout: Layout, one_shard: bool = False) -> None:
         """A put, or a get: contents come from a client, or go to one."""
         found = self._layouts.get(layout)
         if found is None:
@@ -70,9 +61,8 @@ class Tracing(ControllerModule):
         else:
             source, target, nbytes = key, -1, shard if one_shard else whole
         self.trace.transfer(
-            entry.transfer, -1, entry.kind, source, target, nbytes=nbytes, client=session.number,
-            entered=entry.entered,
-        )  # fmt: skip
+            entry.transfer, -1, entry.kind, source, target, nbytes=nbytes, client=session.number, entered=entry.entered
+        )
 
     def reserved(self, devices: Spans, client: int) -> None:
         """The policy keeps these devices free from now on, for a client or (-1) for nobody in particular."""
@@ -125,6 +115,4 @@ class Tracing(ControllerModule):
     def _place(self, key: int, place: Place) -> None:
         if key not in self.trace.places:
             island = self._state.cluster.islands[place.island]
-            self.trace.place(
-                key, island.index, device_spans(place), island.devices_per_host, island.base_device
-            )
+            self.trace.place(key, island.index, device_spans(place), island.devices_per_host, island.base_device)

@@ -17,17 +17,7 @@ The functions that matter: `view`, `advance`, `_checked`.
 from __future__ import annotations
 
 from ..memory import Buffer, Buffers
-from ..model import (
-    Atoms,
-    Impossible,
-    Layout,
-    ProgramError,
-    Shards,
-    laid_out,
-    ranges,
-    validate_put,
-    virtual_index,
-)
+from ..model import Atoms, Impossible, Layout, ProgramError, Shards, laid_out, ranges, validate_put, virtual_index
 from ..protocol import Blame, View, ViewStep
 from ..slices import MustWait, Resources
 from .admission import Admission

@@ -38,10 +38,7 @@ class Bounds(msgspec.Struct, frozen=True):
 class Wait(msgspec.Struct, eq=False):
     on_soft: Callable[[int], None]
     on_hard: Callable[[int], None]
-    at: tuple[int, int] = (
-        0,
-        0,
-    )  # its next bound, and a number: ties are broken by the order in which waits began
+    at: tuple[int, int] = (0, 0)  # its next bound, and a number: ties are broken by the order in which waits began
     hard_at: int = 0
     active: bool = False
 
@@ -56,9 +53,8 @@ class Watchdog:
         self.begun = 0  # waits that have begun: ties are broken by it
 
     def begin(
-        self, key: Hashable, now: int, expected: int,
-        on_soft: Callable[[int], None], on_hard: Callable[[int], None],
-    ) -> None:  # fmt: skip
+        self, key: Hashable, now: int, expected: int, on_soft: Callable[[int], None], on_hard: Callable[[int], None]
+    ) -> None:
         """A second `begin` under one key starts its bounds anew."""
         soft = self.bounds.soft(expected)
         self._begin(key, now + soft, now + self.bounds.hard * soft, Wait(on_soft, on_hard))

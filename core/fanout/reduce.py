@@ -111,8 +111,7 @@ class Reduction:
             (group,) = groups.values()
             return [REPORTS[type(like)](like, self._participants.need, group)]
         return [
-            REPORTS[type(like)](like, spans.union(*group.hosts), group)
-            for group in sorted(groups.values(), key=_first)
+            REPORTS[type(like)](like, spans.union(*group.hosts), group) for group in sorted(groups.values(), key=_first)
         ]
 
 
@@ -131,7 +130,5 @@ REPORTS: dict[type, Callable[[Any, Spans, EqualReports], Combined]] = {
     Enqueued: lambda like, hosts, group: Enqueued(like.seq, hosts),
     Arrived: lambda like, hosts, group: Arrived(like.seq, hosts),
     Compiled: lambda like, hosts, group: Compiled(like.plan, like.code, hosts, group.blame, group.about),
-    PieceCounts: lambda like, hosts, group: PieceCounts(
-        like.transfer, hosts, tuple(sorted(group.pieces.items()))
-    ),
+    PieceCounts: lambda like, hosts, group: PieceCounts(like.transfer, hosts, tuple(sorted(group.pieces.items()))),
 }

@@ -159,11 +159,7 @@ class Relay:
     def ordered(self, peer: int, message: p.Ordered, out: list[p.Command]) -> bool:
         """Pass a message on to the children that need it. Return whether it is for this host's executor too."""
         seat = self.inlet.seat
-        if (
-            seat is not None
-            and peer != seat.parent
-            and (message.epoch, message.tree) == (seat.epoch, seat.tree)
-        ):
+        if seat is not None and peer != seat.parent and (message.epoch, message.tree) == (seat.epoch, seat.tree):
             reason = f"orders for host {self.host} come from {seat.parent}, not from {peer}"
             out.append(p.Close(peer, reason))
             return False
@@ -248,9 +244,7 @@ class Relay:
             one = not combined and type(report) is not p.Heartbeat
             hosts = spans.one(report.host) if one else report.hosts  # type: ignore[union-attr]
             if hosts != below and (not hosts or spans.minus(hosts, below)):
-                out.append(
-                    p.Close(peer, f"host {peer} reports for hosts {spans.text(hosts)}, not all below it")
-                )
+                out.append(p.Close(peer, f"host {peer} reports for hosts {spans.text(hosts)}, not all below it"))
                 return
             if combined:
                 self._combine(peer, report, now)  # type: ignore[arg-type]
@@ -267,9 +261,7 @@ class Relay:
             return
         waiting = self._early.setdefault(peer, [])
         if len(waiting) >= EARLY:
-            reason = (
-                f"more than {EARLY} reports of tree {message.tree}, for which host {self.host} has no seat"
-            )
+            reason = f"more than {EARLY} reports of tree {message.tree}, for which host {self.host} has no seat"
             out.append(p.Close(peer, reason))
         else:
             waiting.append(message)

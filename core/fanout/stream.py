@@ -59,17 +59,10 @@ class Stream:
     @property
     def missing(self) -> Spans:
         """The members that are not seated yet."""
-        return (
-            spans.EMPTY if self._seated is None else spans.minus(self.shape.members, spans.of(self._seated))
-        )
+        return spans.EMPTY if self._seated is None else spans.minus(self.shape.members, spans.of(self._seated))
 
     def append(
-        self,
-        plans: tuple[Plan, ...],
-        runs: tuple[RunHeader, ...],
-        steps: tuple[Step, ...],
-        hosts: Spans,
-        settled: int,
+        self, plans: tuple[Plan, ...], runs: tuple[RunHeader, ...], steps: tuple[Step, ...], hosts: Spans, settled: int
     ) -> Ordered:
         """Number a message. Write it to `targets(hosts)`, which is empty while the tree is forming."""
         self.number = number = self.number + 1
@@ -152,9 +145,7 @@ class Stream:
             lacking = spans.meet(old.hosts, behind)
             if lacking:
                 self.number += 1
-                self.log.append(
-                    replace(old, epoch=self.epoch, tree=self.tree, number=self.number, hosts=lacking)
-                )
+                self.log.append(replace(old, epoch=self.epoch, tree=self.tree, number=self.number, hosts=lacking))
                 self._frontier.written[lacking] = self.number
         self.again = self.number
         return tuple(self.log)

@@ -118,10 +118,7 @@ class Executor:
     def _ordered(self, message: p.Ordered) -> None:
         state = self._state
         if message.epoch != state.epoch or message.number <= state.last:
-            fault(
-                state,
-                f"message {message.number} of epoch {message.epoch} after {state.last} of epoch {state.epoch}",
-            )
+            fault(state, f"message {message.number} of epoch {message.epoch} after {state.last} of epoch {state.epoch}")
             return
         state.last = message.number
         state.order = (("order", message.number),)
@@ -205,9 +202,8 @@ class Executor:
         if plan.parts:
             reads = plan.reads.copy() if plan.reads else NO_READS
             state.runs[header.run] = HostRun(
-                header.run, plan, said.call, said.ids, said.literal, said.labels, header.kept_ranges, plan.parts,
-                reads,
-            )  # fmt: skip
+                header.run, plan, said.call, said.ids, said.literal, said.labels, header.kept_ranges, plan.parts, reads
+            )
 
     # --- its steps ----------------------------------------------------------------------------------------
 
@@ -245,9 +241,7 @@ class Executor:
     def _receive(self, step: p.RecvStep) -> None:
         self._half(step, "receive", self._moves.receive_whole, self._moves.receive)
 
-    def _half(
-        self, step: Any, what: str, whole: Callable[[Any], None], part: Callable[[Any, Any, Any], None]
-    ) -> None:
+    def _half(self, step: Any, what: str, whole: Callable[[Any], None], part: Callable[[Any, Any, Any], None]) -> None:
         if step.hosts not in self._state.among and not self._is_among(step.hosts):
             return
         run = None if step.client else self._run_of(step)
@@ -341,9 +335,7 @@ class Executor:
                 repeat(state, report)
         self._codes.again()
         if state.forming is None:
-            state.out.append(
-                p.ToController(p.Seated(state.host, state.epoch, state.tree, state.last), state.order)
-            )
+            state.out.append(p.ToController(p.Seated(state.host, state.epoch, state.tree, state.last), state.order))
 
     def _reform(self, seat: p.Seat, causes: Causes) -> None:
         if self._state.forming is seat:  # else a newer epoch has begun

@@ -29,9 +29,7 @@ from ..transfer import CHUNK, POOL, Transfer
 from .executor import Executor
 
 # What devices, the compiler and copies say.
-FOR_EXECUTOR = frozenset(
-    (p.Finished, p.CodeReady, p.Copied, p.RowsCounted, p.LaunchFailed, p.DeviceLost, p.Reformed)
-)
+FOR_EXECUTOR = frozenset((p.Finished, p.CodeReady, p.Copied, p.RowsCounted, p.LaunchFailed, p.DeviceLost, p.Reformed))
 
 
 class Host:
@@ -197,9 +195,7 @@ class Host:
             return
         old = self.relay.inlet.seat
         if old is not None and (seat.epoch, seat.tree) <= (old.epoch, old.tree):
-            self._said.append(
-                p.LogLine(f"host {self.host}: a seat of epoch {seat.epoch}, tree {seat.tree} came late")
-            )
+            self._said.append(p.LogLine(f"host {self.host}: a seat of epoch {seat.epoch}, tree {seat.tree} came late"))
             return
         self.start = seat.start
         self.relay.seated(seat, now, self._said)

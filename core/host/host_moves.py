@@ -115,9 +115,7 @@ class Moves(msgspec.Struct, eq=False):
     def counted(self, event: p.RowsCounted) -> None:
         state, half = self._state, self._state.sends.get(event.transfer)
         if half is None or half.state != "counting":
-            raise Illegal(
-                f"transfer {event.transfer} was counted, but is {half.state if half else 'not known'} here"
-            )
+            raise Illegal(f"transfer {event.transfer} was counted, but is {half.state if half else 'not known'} here")
         causes = (("count", event.transfer),)
         blame = own_blame(state, event.blame, half.program, half.node)
         if blame is not None:
@@ -224,11 +222,8 @@ class Moves(msgspec.Struct, eq=False):
             self._done(half, None, causes)
         else:
             out.append(
-                p.OpenRecv(
-                    half.key, half.seq, buffer.id, half.pieces, half.sparse, causes, half.source,
-                    buffer.layout,
-                )
-            )  # fmt: skip
+                p.OpenRecv(half.key, half.seq, buffer.id, half.pieces, half.sparse, causes, half.source, buffer.layout)
+            )
 
     def received(self, event: p.Received) -> None:
         received: p.Cause = ("recv", event.transfer)

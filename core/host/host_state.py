@@ -73,12 +73,7 @@ class LocalBuffer(msgspec.Struct, eq=False, gc=False):
         if self.whole is None:
             self.whole = [self]
         rest = msgspec.structs.replace(
-            self,
-            id=self.id + at,
-            layout=layouts[at],
-            labels=labels,
-            count=self.count - at,
-            layouts=layouts[at:],
+            self, id=self.id + at, layout=layouts[at], labels=labels, count=self.count - at, layouts=layouts[at:]
         )
         self.count, self.layouts = at, layouts[:at]
         self.whole.append(rest)
@@ -240,9 +235,7 @@ def own_blame(state: HostState, blame: Blame | None, program: str = "", node: st
     """A blame from this host's own devices, with the names that the devices do not know."""
     if blame is None or blame.host >= 0:
         return blame
-    return msgspec.structs.replace(
-        blame, host=state.host, program=blame.program or program, node=blame.node or node
-    )
+    return msgspec.structs.replace(blame, host=state.host, program=blame.program or program, node=blame.node or node)
 
 
 def repeat(state: HostState, report: Report) -> None:

@@ -37,14 +37,10 @@ class LaunchQueue(msgspec.Struct, eq=False):
         state, seq, pending = self._state, step.seq, self._state.pending
         inputs, foreign, blame = self._inputs(run, planned, seq)
         ids = run.ids
-        reads = tuple(
-            [ids[slot] if count == 1 else Range(ids[slot], count) for slot, count in planned.inputs]
-        )
+        reads = tuple([ids[slot] if count == 1 else Range(ids[slot], count) for slot, count in planned.inputs])
         done: p.Cause = ("done", seq)
         outputs = self._outputs(run, planned, done, seq)
-        makes = tuple(
-            [ids[slot] if len(made) == 1 else Range(ids[slot], len(made)) for slot, made in planned.outputs]
-        )
+        makes = tuple([ids[slot] if len(made) == 1 else Range(ids[slot], len(made)) for slot, made in planned.outputs])
         pending[done] = None
         donated, frees, uses = self._let_go(step, run, planned) if planned.lets_go else ((), (), ())
         gang = HostGang(seq, step, planned, inputs, outputs, blame, reads, makes, donated, frees, (), False)
@@ -140,9 +136,7 @@ class LaunchQueue(msgspec.Struct, eq=False):
             for slot, count in planned.donated:
                 for buffer in named.over(ids[slot], count):
                     named.drop(buffer.id)
-                    uses += [
-                        use for seq, use in buffer.uses if use[0] != "done" and self._causes.live(seq, use)
-                    ]
+                    uses += [use for seq, use in buffer.uses if use[0] != "done" and self._causes.live(seq, use)]
         frees: list[LocalBuffer] = []
         for slot, arg, count in planned.dying:
             if arg < 0 or arg in run.literal:

@@ -24,11 +24,7 @@ _Plain = (
 Message = _Plain | p.Ordered  # as machines send and receive it
 _Packed = _Plain | PackedOrdered  # as it is encoded
 
-_DECODE_ERRORS = (
-    msgspec.MsgspecError,
-    ValueError,
-    RecursionError,
-)  # all that msgspec may raise for given bytes
+_DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)  # all that msgspec may raise for given bytes
 NOTHING = b"\xc0"  # msgpack's nil
 
 
@@ -41,9 +37,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     seq: int
     ack: int
-    signs: Annotated[
-        int, msgspec.Meta(ge=0, lt=2 * MARKS * MARKS)
-    ]  # again, mark and heard: in one byte, if not again
+    signs: Annotated[int, msgspec.Meta(ge=0, lt=2 * MARKS * MARKS)]  # again, mark and heard: in one byte, if not again
     message: msgspec.Raw  # NOTHING for a frame without a message
 
 
@@ -69,11 +63,7 @@ def decode(data: bytes | memoryview) -> msgspec.Struct:
 
 def encode_packet(packet: Frame | Hello, message: bytes | None = None) -> bytes:
     """Encode the packet of a `Write`. `message`: as for `encode_frame`."""
-    return (
-        _encoder.encode((packet.mine, packet.theirs))
-        if isinstance(packet, Hello)
-        else encode_frame(packet, message)
-    )
+    return _encoder.encode((packet.mine, packet.theirs)) if isinstance(packet, Hello) else encode_frame(packet, message)
 
 
 def decode_packet(data: bytes | memoryview) -> Frame | Hello:

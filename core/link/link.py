@@ -83,14 +83,7 @@ class Link:
     """The link to one incarnation of a peer. A peer that restarts has lost its end, and gets a new link."""
 
     def __init__(
-        self,
-        now: int,
-        lease: int,
-        *,
-        idle: int = 0,
-        ack_delay: int = 0,
-        window: int = 1024,
-        limit: int = 65536,
+        self, now: int, lease: int, *, idle: int = 0, ack_delay: int = 0, window: int = 1024, limit: int = 65536
     ) -> None:
         """Start a link without a connection.
 
@@ -161,9 +154,7 @@ class Link:
             for _ in range(frame.ack - self._acked):
                 self._unacked.popleft()
             self._acked = frame.ack
-            self._reached_at = max(
-                self._reached_at, before
-            )  # it has received more since it sent the last frame
+            self._reached_at = max(self._reached_at, before)  # it has received more since it sent the last frame
         elif before > self._reached_at and type(frame.message) is Chunk:
             self._reached_at = before
         commands: list[LinkCommand] = []
@@ -194,11 +185,7 @@ class Link:
             if silence > self._lease // 2:
                 return self._end(f"nothing heard for {silence / 1e9:.3g} s")
             return self._end(f"nothing that was sent arrived for {(now - self._reached_at) / 1e9:.3g} s")
-        due = (
-            self._sent_at + self._idle
-            if self._ack_at is None
-            else min(self._sent_at + self._idle, self._ack_at)
-        )
+        due = self._sent_at + self._idle if self._ack_at is None else min(self._sent_at + self._idle, self._ack_at)
         return [self._bare(now)] if self.state != "down" and now >= due else []
 
     def excuse(self, silence: int, now: int) -> None:
@@ -241,9 +228,7 @@ class Link:
         return ""
 
     def _go_back(self, now: int) -> list[LinkCommand]:
-        return [
-            self._frame(number, message, now) for number, message in enumerate(self._unacked, self._acked + 1)
-        ]
+        return [self._frame(number, message, now) for number, message in enumerate(self._unacked, self._acked + 1)]
 
     def _take(self, frame: Frame, first: bool, now: int) -> list[LinkCommand]:
         """Deliver the frame's message if it is the next one, drop it if it is old, or report a gap before it."""

@@ -32,9 +32,7 @@ class AtomMemory(msgspec.Struct, eq=False):
     done: int = -1  # the latest gang that has finished
 
     def copy(self, capacity: int) -> AtomMemory:
-        return msgspec.structs.replace(
-            self, capacity=capacity, extras=self.extras.copy(), queue=self.queue.copy()
-        )
+        return msgspec.structs.replace(self, capacity=capacity, extras=self.extras.copy(), queue=self.queue.copy())
 
     def extra(self) -> int:
         """Return the largest extra."""

@@ -99,9 +99,7 @@ class Footprint:
         self.slot_keys = tuple(atoms.intern(slot.layout.place) for slot in plan.slots)
         gangs = {at: atoms.intern(step.place) for at, step in enumerate(plan.steps) if isinstance(step, Gang)}
         self.gang_keys = gangs
-        self._bits = {
-            key: 1 << at for at, key in enumerate(dict.fromkeys((*gangs.values(), *self.slot_keys)))
-        }
+        self._bits = {key: 1 << at for at, key in enumerate(dict.fromkeys((*gangs.values(), *self.slot_keys)))}
         self.groups: list[DeviceGroup] = []
         for signature in self._signatures(atoms):
             steps = [at for at, key in gangs.items() if self._bits[key] & signature]

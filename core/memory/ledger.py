@@ -63,9 +63,7 @@ class RunMemory(msgspec.Struct, eq=False):
     def unneeded(self, step: int, number: int) -> int:
         """Return how many of the bytes that this step frees were given back before, by outputs that shrank."""
         lives, groups_of = self.footprint.lives, self.footprint.groups_of
-        return sum(
-            by for slot, by in self.shrunk.items() if lives[slot].dies == step and number in groups_of(slot)
-        )
+        return sum(by for slot, by in self.shrunk.items() if lives[slot].dies == step and number in groups_of(slot))
 
     def touch(self, step: int, planned: Touch) -> Touch:
         """Return what entering a step does, if some outputs have shrunk: `planned` is for a run where none has."""

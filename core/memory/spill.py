@@ -27,9 +27,7 @@ class HostMemory:
     each of these hosts has (the least, if they differ).
     """
 
-    def __init__(
-        self, hosts: Callable[[Spans], Iterable[tuple[Spans, int]]], capacity: Callable[[Spans], int]
-    ) -> None:
+    def __init__(self, hosts: Callable[[Spans], Iterable[tuple[Spans, int]]], capacity: Callable[[Spans], int]) -> None:
         self._hosts = hosts
         self._capacity = capacity
         self._atoms = Atoms()  # groups of hosts
@@ -122,9 +120,7 @@ class Spill:
         copied = (*self._spilling.values(), *self._restoring.values())
         return any(self._helps(missing, buffer) for buffer in (*used, *copied))
 
-    def holders_text(
-        self, missing: Mapping[int, int], client_text: Callable[[int], str], most: int = 5
-    ) -> str:
+    def holders_text(self, missing: Mapping[int, int], client_text: Callable[[int], str], most: int = 5) -> str:
         """Return a text that names the holders of the missing memory, the largest first."""
         self._buffers.open(lambda b: b.on_device and self._helps(missing, b))
         found = [b for b in self._buffers if b.on_device and not b.sources and self._helps(missing, b)]

@@ -17,19 +17,7 @@ from .errors import Illegal, Impossible, ProgramError, SeawayError
 from .place import Grid, Place, device_spans, line
 from .plan import Code, Gang, Layout, Move, Plan, Slot, laid_out
 from .presets import PRESETS, small
-from .program import (
-    ITEM_BYTES,
-    Arg,
-    Computation,
-    Exchange,
-    Node,
-    Out,
-    Program,
-    Ref,
-    Sharding,
-    SliceSpec,
-    Value,
-)
+from .program import ITEM_BYTES, Arg, Computation, Exchange, Node, Out, Program, Ref, Sharding, SliceSpec, Value
 from .ranges import FEW, Range, RangeTable, ranged
 from .resharding import (
     Hosts,
@@ -48,26 +36,6 @@ from .resharding import (
 )
 from .spans import EMPTY, Spans, count
 from .table_text import table_of
-from .topology import (
-    CLUSTER_KEYS,
-    GIB,
-    ISLAND_KEYS,
-    MOST_DEVICES,
-    MOST_ISLANDS,
-    SIMULATED_KEYS,
-    Cluster,
-    Island,
-    dims,
-)
-from .torus import (
-    Shape,
-    devices_by_cell,
-    extents,
-    hosts_touched,
-    offsets,
-    orientations,
-    starts,
-    sums,
-    unravel,
-)
+from .topology import CLUSTER_KEYS, GIB, ISLAND_KEYS, MOST_DEVICES, MOST_ISLANDS, SIMULATED_KEYS, Cluster, Island, dims
+from .torus import Shape, devices_by_cell, extents, hosts_touched, offsets, orientations, starts, sums, unravel
 from .validate import MAX_LITERALS, is_layout, validate, validate_literals, validate_put

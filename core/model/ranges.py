@@ -140,9 +140,9 @@ def once(names: Sequence[int | Range]) -> bool:
     """Whether none of them is named twice."""
     if Range not in set(map(type, names)):
         return len(set(names)) == len(names)
-    spans = sorted([
-        (each, each) if isinstance(each, int) else (each.first, each.first + each.count - 1) for each in names
-    ])  # fmt: skip
+    spans = sorted(
+        [(each, each) if isinstance(each, int) else (each.first, each.first + each.count - 1) for each in names]
+    )
     return all(high < low for (_, high), (low, _) in pairwise(spans))
 
 
@@ -225,9 +225,7 @@ class RangeTable(dict[int, R]):
             return [(name, record) for name, record in self.parts(first, count) if record is not None]
         self.cut(first)
         self.cut(first + count)
-        return [
-            (name, self[name]) for name in sorted([name for name in self if first <= name < first + count])
-        ]
+        return [(name, self[name]) for name in sorted([name for name in self if first <= name < first + count])]
 
     def take(self, first: int, count: int) -> list[R]:
         """The records of these names, in order, which are not in the table any more."""

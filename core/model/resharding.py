@@ -55,32 +55,22 @@ class Piece(msgspec.Struct, frozen=True):
 
 def sends(source: Layout, target: Layout, host: int, hosts: Hosts) -> list[Piece]:
     """Return all pieces that this host sends, also those to itself, sorted by receiver, then number."""
-    return sorted(
-        _Move(source, target, hosts).sent_by(host), key=lambda piece: (piece.receiver, piece.number)
-    )
+    return sorted(_Move(source, target, hosts).sent_by(host), key=lambda piece: (piece.receiver, piece.number))
 
 
 def receives(source: Layout, target: Layout, host: int, hosts: Hosts) -> list[Piece]:
     """Return all pieces that this host receives, also those from itself, sorted by sender, then number."""
-    return sorted(
-        _Move(source, target, hosts).received_by(host), key=lambda piece: (piece.sender, piece.number)
-    )
+    return sorted(_Move(source, target, hosts).received_by(host), key=lambda piece: (piece.sender, piece.number))
 
 
-def sends_by_host(
-    source: Layout, target: Layout, host: int, hosts: Hosts
-) -> tuple[tuple[int, int, int], ...]:
+def sends_by_host(source: Layout, target: Layout, host: int, hosts: Hosts) -> tuple[tuple[int, int, int], ...]:
     """Return (receiver, number, nbytes) of each piece that this host sends, in the form that OpenSend takes."""
     return tuple((piece.receiver, piece.number, piece.nbytes) for piece in sends(source, target, host, hosts))
 
 
-def receives_by_host(
-    source: Layout, target: Layout, host: int, hosts: Hosts
-) -> tuple[tuple[int, int, int], ...]:
+def receives_by_host(source: Layout, target: Layout, host: int, hosts: Hosts) -> tuple[tuple[int, int, int], ...]:
     """Return (sender, number, nbytes) of each piece that this host receives, in the form that OpenRecv takes."""
-    return tuple(
-        (piece.sender, piece.number, piece.nbytes) for piece in receives(source, target, host, hosts)
-    )
+    return tuple((piece.sender, piece.number, piece.nbytes) for piece in receives(source, target, host, hosts))
 
 
 def all_pieces(
@@ -88,11 +78,7 @@ def all_pieces(
 ) -> list[tuple[int, int, int, int]]:
     """Return (sender, receiver, number, nbytes) of each piece that these hosts receive."""
     move = _Move(source, target, hosts)
-    return [
-        (piece.sender, host, piece.number, piece.nbytes)
-        for host in receivers
-        for piece in move.received_by(host)
-    ]
+    return [(piece.sender, host, piece.number, piece.nbytes) for host in receivers for piece in move.received_by(host)]
 
 
 @lru_cache(maxsize=4096)
@@ -130,10 +116,7 @@ def canonical(layout: Layout) -> Layout:
         last = (dimension, rank)
     dims = tuple(
         tuple(
-            axis
-            for _, axis in sorted(
-                (rank, axis) for axis, (split, rank) in enumerate(merged) if split == dimension
-            )
+            axis for _, axis in sorted((rank, axis) for axis, (split, rank) in enumerate(merged) if split == dimension)
         )
         for dimension in range(len(layout.shape))
     )
@@ -263,9 +246,7 @@ class _Move:
                         device = here.get(self._target.device(asker), held[shard][0])
                         yield self._piece((host, host), device, shard, (asker,), mine)
 
-    def _piece(
-        self, ends: tuple[int, int], device: int, shard: Index, targets: Sequence[int], theirs: Index
-    ) -> Piece:
+    def _piece(self, ends: tuple[int, int], device: int, shard: Index, targets: Sequence[int], theirs: Index) -> Piece:
         start, shape = self._from.box(shard, self._to, theirs)
         number = targets[0] * self._from.count + self._from.ordinal(shard)
         nbytes = prod(shape) * self._item

@@ -62,9 +62,7 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
         if self.torus:
             self._check_torus()
         else:
-            _require(
-                not self.wraps and not self.block, f"island {self.name!r}: `wraps`, `block` need a `torus`"
-            )
+            _require(not self.wraps and not self.block, f"island {self.name!r}: `wraps`, `block` need a `torus`")
 
     def _check_torus(self) -> None:
         here = f"island {self.name!r}: torus {dims(self.torus)}"
@@ -131,9 +129,7 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
     def describe(self) -> str:
         torus = f", torus {dims(self.torus)}" if self.torus else ""
         spares = f", {self.spares} of the hosts spare" if self.spares else ""
-        return (
-            f"island {self.name!r}: {self.hosts} hosts x {self.devices_per_host} {self.kind}{torus}{spares}"
-        )
+        return f"island {self.name!r}: {self.hosts} hosts x {self.devices_per_host} {self.kind}{torus}{spares}"
 
 
 class Cluster(msgspec.Struct, frozen=True, dict=True):
@@ -216,9 +212,7 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
         for number, entry in enumerate(entries, 1):
             found += _islands(f"island {number} of the table", entry)
             _require(len(found) <= MOST_ISLANDS, f"the cluster has more than {MOST_ISLANDS:,} islands")
-        plain = {
-            key: _convert(f"the cluster's `{key}`", table[key], int) for key in CLUSTER_KEYS if key in table
-        }
+        plain = {key: _convert(f"the cluster's `{key}`", table[key], int) for key in CLUSTER_KEYS if key in table}
         return cls(tuple(found), **plain)
 
 
@@ -244,9 +238,7 @@ def _islands(where: str, entry: object) -> list[Island]:
     if count is None:
         return [_convert(where, fields, Island)]
     _require(type(count) is int and 1 <= count <= MOST_ISLANDS, f"{where}: `count` cannot be {count!r}")
-    return [
-        _convert(where, {**fields, "name": f"{fields.get('name', '')}{at}"}, Island) for at in range(count)
-    ]
+    return [_convert(where, {**fields, "name": f"{fields.get('name', '')}{at}"}, Island) for at in range(count)]
 
 
 def _convert(where: str, value: object, kind: type[T]) -> T:

@@ -50,10 +50,7 @@ def foldings(mesh: Shape, rank: int) -> list[Shape]:
     if len(axes) <= rank:
         return [axes]
     cuts = combinations(range(1, len(axes)), rank - 1)
-    return [
-        tuple(prod(axes[low:high]) for low, high in zip((0, *cut), (*cut, len(axes)), strict=True))
-        for cut in cuts
-    ]
+    return [tuple(prod(axes[low:high]) for low, high in zip((0, *cut), (*cut, len(axes)), strict=True)) for cut in cuts]
 
 
 def orientations(mesh: Shape, torus: Shape) -> list[tuple[Shape, tuple[int, ...]]]:
@@ -67,9 +64,7 @@ def orientations(mesh: Shape, torus: Shape) -> list[tuple[Shape, tuple[int, ...]
         for axes in permutations(range(len(torus)), len(folded)):
             if all(extent <= torus[axis] for extent, axis in zip(folded, axes, strict=True)):
                 found.setdefault(extents(folded, axes, len(torus)), (folded, axes))
-    rests = {
-        shape: sum(size % extent > 0 for size, extent in zip(torus, shape, strict=True)) for shape in found
-    }
+    rests = {shape: sum(size % extent > 0 for size, extent in zip(torus, shape, strict=True)) for shape in found}
     return [found[shape] for shape in sorted(found, key=rests.__getitem__)]
 
 

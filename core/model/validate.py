@@ -52,9 +52,7 @@ def validate(program: Program) -> None:
 def validate_literals(program: Program, args: Sequence[int | bytes]) -> None:
     """Check a call's arguments: their number is the program's, and each literal has exactly its value's size."""
     if len(args) != len(program.args):
-        raise ProgramError(
-            f"program {program.name!r} takes {len(program.args)} arguments; {len(args)} were given"
-        )
+        raise ProgramError(f"program {program.name!r} takes {len(program.args)} arguments; {len(args)} were given")
     total = 0
     for number, (given, value) in enumerate(zip(args, program.args, strict=True)):
         if isinstance(given, bytes):
@@ -120,9 +118,7 @@ class _ProgramWalk:
         made = self._find(where, node.input)
         _check_value(f"{where}: output", node.output, self.program.slices)
         if made.dtype != node.output.dtype:
-            raise ProgramError(
-                f"{where}: sends rows of {_type(made)}, but its output is {_type(node.output)}"
-            )
+            raise ProgramError(f"{where}: sends rows of {_type(made)}, but its output is {_type(node.output)}")
         if not made.shape or not node.output.shape:
             raise ProgramError(f"{where}: an exchange sends rows, and a scalar has none")
 
@@ -147,27 +143,19 @@ class _ProgramWalk:
         else:
             if not 0 <= ref.node < len(self.outputs):
                 known = 0 <= ref.node < len(self.program.nodes)
-                later = (
-                    f", {self.program.nodes[ref.node].name[:MAX_NAME]!r}, which comes later" if known else ""
-                )
-                raise ProgramError(
-                    f"{where}: reads node {ref.node}{later}; only {len(self.outputs)} come before it"
-                )
+                later = f", {self.program.nodes[ref.node].name[:MAX_NAME]!r}, which comes later" if known else ""
+                raise ProgramError(f"{where}: reads node {ref.node}{later}; only {len(self.outputs)} come before it")
             _check_index(where, f"output of {self._name(ref)}", ref.output, len(self.outputs[ref.node]))
             found = self.outputs[ref.node][ref.output]
         if ref in self.donated:
-            raise ProgramError(
-                f"{where}: reads {self._text(ref)}, whose memory {self.donated[ref]} has taken over"
-            )
+            raise ProgramError(f"{where}: reads {self._text(ref)}, whose memory {self.donated[ref]} has taken over")
         return found
 
     def _name(self, ref: Out) -> str:
         return f"node {self.program.nodes[ref.node].name[:MAX_NAME]!r} ({ref.node})"
 
     def _text(self, ref: Ref) -> str:
-        return (
-            f"argument {ref.index}" if isinstance(ref, Arg) else f"output {ref.output} of {self._name(ref)}"
-        )
+        return f"argument {ref.index}" if isinstance(ref, Arg) else f"output {ref.output} of {self._name(ref)}"
 
 
 def _count(program: Program) -> None:
@@ -202,9 +190,7 @@ def _check_slices(slices: tuple[SliceSpec, ...]) -> None:
             raise ProgramError(f"{where}: another slice has the same name: {known[spec.name]}")
 
 
-def _check_part(
-    where: str, spec: SliceSpec, before: dict[str, SliceSpec], slices: tuple[SliceSpec, ...]
-) -> None:
+def _check_part(where: str, spec: SliceSpec, before: dict[str, SliceSpec], slices: tuple[SliceSpec, ...]) -> None:
     """Check a sub-slice, as far as the program says what it is a part of: the session may have the other slice."""
     _check_name(where, "of", spec.of)
     if not spec.of:
@@ -237,9 +223,7 @@ def _check_part(
 
 def _check_value(where: str, value: Value, slices: tuple[SliceSpec, ...]) -> None:
     if value.dtype not in ITEM_BYTES:
-        raise ProgramError(
-            f"{where}: dtype {value.dtype[:MAX_NAME]!r} is unknown; known: {', '.join(ITEM_BYTES)}"
-        )
+        raise ProgramError(f"{where}: dtype {value.dtype[:MAX_NAME]!r} is unknown; known: {', '.join(ITEM_BYTES)}")
     if len(value.shape) > MAX_RANK:
         raise ProgramError(f"{where}: {len(value.shape)} dimensions; at most {MAX_RANK}")
     if any(size < 0 for size in value.shape) or prod(value.shape) > MAX_ELEMENTS:
@@ -261,9 +245,7 @@ def _check_value(where: str, value: Value, slices: tuple[SliceSpec, ...]) -> Non
 def _check_sharding(where: str, value: Value, mesh: tuple[int, ...]) -> None:
     dims = value.sharding.dims
     if len(dims) != len(value.shape):
-        raise ProgramError(
-            f"{where}: shape {value.shape} has {len(value.shape)} dimensions, its sharding {len(dims)}"
-        )
+        raise ProgramError(f"{where}: shape {value.shape} has {len(value.shape)} dimensions, its sharding {len(dims)}")
     if sum(map(len, dims)) > len(mesh):
         raise ProgramError(f"{where}: its sharding names more axes than mesh {mesh} has")
     used: set[int] = set()

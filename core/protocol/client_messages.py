@@ -139,9 +139,7 @@ class ProgramCompiled(Wire, frozen=True, tag="compiled_program"):
     program back first."""
 
     program: int
-    about: bytes = (
-        b""  # what the host with the first device of node 0 says about that node's code; opaque to core
-    )
+    about: bytes = b""  # what the host with the first device of node 0 says about that node's code; opaque to core
     blame: Blame | None = None
 
 

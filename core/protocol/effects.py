@@ -26,15 +26,7 @@ from .client_effects import (
     RunEnded,
     Unblocked,
 )
-from .controller_effects import (
-    DropWorlds,
-    FormWorld,
-    HostAccepted,
-    HostRefused,
-    PolicyReplaced,
-    WorldFailed,
-    WorldUp,
-)
+from .controller_effects import DropWorlds, FormWorld, HostAccepted, HostRefused, PolicyReplaced, WorldFailed, WorldUp
 from .effect_base import (
     Cause,
     Close,

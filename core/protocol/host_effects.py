@@ -113,9 +113,7 @@ class MakeView(Command, frozen=True):
 
     buffer: int
     layout: Layout
-    shards: tuple[
-        tuple[int, int], ...
-    ]  # (device, the buffer whose shard on it becomes the view's), ascending
+    shards: tuple[tuple[int, int], ...]  # (device, the buffer whose shard on it becomes the view's), ascending
     causes: tuple[Cause, ...]
 
 

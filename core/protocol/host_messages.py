@@ -21,9 +21,7 @@ class RunHeader(Wire, frozen=True):
     base: int
     args: tuple[int | Range, ...]  # buffer ids, by argument index
     literals: tuple[tuple[int, bytes], ...] = ()  # (argument index, contents)
-    kept: tuple[
-        tuple[int, int, int], ...
-    ] = ()  # (slot, client, its name for the buffer): lets a controller restart
+    kept: tuple[tuple[int, int, int], ...] = ()  # (slot, client, its name for the buffer): lets a controller restart
     after: int = -1  # there is memory for the literals once all gangs up to this one have finished
     at: int = 0  # how many steps of the message come before the run; they may free memory for the literals
     # as `kept`, of slots that follow one another: (..., how many)
@@ -120,9 +118,7 @@ class CompileStep(Wire, frozen=True, tag="compile"):
 
     plan: int
     codes: tuple[int, ...]
-    hosts: tuple[
-        Spans, ...
-    ] = ()  # by code: the hosts that run it and answer; () means all that get the message
+    hosts: tuple[Spans, ...] = ()  # by code: the hosts that run it and answer; () means all that get the message
 
 
 class ForgetStep(Wire, frozen=True, tag="forget"):

@@ -77,7 +77,4 @@ from .host_messages import (
     Step,
     ViewStep,
 )
-from .wire import (
-    Blame,
-    Wire,
-)
+from .wire import Blame, Wire

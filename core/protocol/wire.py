@@ -25,10 +25,7 @@ class Blame(msgspec.Struct, frozen=True):
         return self  # it is immutable
 
     def __str__(self) -> str:
-        parts = [
-            f"program {self.program!r}" if self.program else "",
-            f"node {self.node!r}" if self.node else "",
-        ]
+        parts = [f"program {self.program!r}" if self.program else "", f"node {self.node!r}" if self.node else ""]
         where = ", ".join(p for p in [*parts, f"host {self.host}" if self.host >= 0 else ""] if p)
         return f"[{self.code}] {self.cause}" + (f" ({where})" if where else "")
 

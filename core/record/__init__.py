@@ -13,30 +13,9 @@ from . import durations, increments, looks, trace
 from .clocks import MILLION, RATE, ClockExchange, Estimate, PeerClock, Reading, drift
 from .durations import EndedGang, taken, typical
 from .eventcodec import fingerprint
-from .eventlog import (
-    MAGIC,
-    Diverged,
-    Log,
-    LogAbout,
-    LogError,
-    LoggedMachine,
-    Recorder,
-    Replayable,
-    decode,
-    replayed,
-)
+from .eventlog import MAGIC, Diverged, Log, LogAbout, LogError, LoggedMachine, Recorder, Replayable, decode, replayed
 from .increments import Increment, TraceCursor, increment
-from .looks import (
-    ClientLine,
-    HostLine,
-    IslandLine,
-    LiveLook,
-    LiveView,
-    Look,
-    QueueLine,
-    RefusalLine,
-    WaitLine,
-)
+from .looks import ClientLine, HostLine, IslandLine, LiveLook, LiveView, Look, QueueLine, RefusalLine, WaitLine
 from .orderhash import OrderHash, token
 from .tables import Lists
 from .trace import ENDED, FAILED, PLACEHOLDER, STARTED, Trace, TracedPlace

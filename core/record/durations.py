@@ -47,10 +47,7 @@ def taken(gangs: Iterable[EndedGang[K]], places: Mapping[int, TracedPlace]) -> d
         all_samples.setdefault(sample.what, []).append(sample.took)
         if sample.deep:
             deep.setdefault(sample.what, []).append(sample.took)
-    return {
-        what: deep[what] if len(deep.get(what, ())) >= ENOUGH else found
-        for what, found in all_samples.items()
-    }
+    return {what: deep[what] if len(deep.get(what, ())) >= ENOUGH else found for what, found in all_samples.items()}
 
 
 def typical(durations: Iterable[int]) -> int:

@@ -45,12 +45,8 @@ class Diverged(Exception):
     """A replay gave other commands than were recorded, for the first time at event `index`."""
 
     def __init__(self, index: int, entry: Replayable, replayed: str) -> None:
-        recorded = (
-            entry.commands or "(only a hash was recorded: Recorder(..., keep_commands=True) keeps the text)"
-        )
-        super().__init__(
-            f"event {index} at {entry.now}: {entry.event}\n  recorded: {recorded}\n  replayed: {replayed}"
-        )
+        recorded = entry.commands or "(only a hash was recorded: Recorder(..., keep_commands=True) keeps the text)"
+        super().__init__(f"event {index} at {entry.now}: {entry.event}\n  recorded: {recorded}\n  replayed: {replayed}")
         self.index = index
         self.event = entry.event
         self.recorded = recorded
@@ -238,9 +234,7 @@ def decode(data: bytes | bytearray, *, core: str | None = None, partial: bool = 
             raise LogError(f"event {len(entries)}, at byte {at}: no clock shows the time {now}")
         entries.add(end - len(payload), end, now)
     if not whole and not partial:
-        raise LogError(
-            f"cut short at byte {len(data)}, after event {len(entries) - 1}: it has no last record"
-        )
+        raise LogError(f"cut short at byte {len(data)}, after event {len(entries) - 1}: it has no last record")
     return Log(about, entries, whole)
 
 

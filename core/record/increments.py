@@ -124,9 +124,7 @@ def _positions(name: str, keys: array[int], wanted: Sequence[int], end: int) -> 
     return found
 
 
-def _packed(
-    trace: Trace, name: str, column: array[int], rows: NewRows, words: Strings, runs: array[int]
-) -> bytes:
+def _packed(trace: Trace, name: str, column: array[int], rows: NewRows, words: Strings, runs: array[int]) -> bytes:
     values = array("q", [column[row] for row in rows.old])
     values.extend(array("q", column[rows.begin :]))
     if name in NAMES:

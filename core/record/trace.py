@@ -28,10 +28,7 @@ from .trimming import NAMES, positions, trim
 # bits: this time was inferred, not measured
 READY, ENTERED, ENQUEUED, STARTED, ENDED, SKEW = (1, 2, 4, 8, 16, 32)
 PLACEHOLDER, FAILED = 64, 128  # bits: launched with placeholders; ended with a blame
-TIMES = {
-    "ready": READY, "entered": ENTERED, "enqueued": ENQUEUED,
-    "started": STARTED, "ended": ENDED, "skew": SKEW,
-}  # fmt: skip
+TIMES = {"ready": READY, "entered": ENTERED, "enqueued": ENQUEUED, "started": STARTED, "ended": ENDED, "skew": SKEW}
 LATER = {"reservations"}  # tables that traces of earlier versions do not have
 LOOK = 64  # runs, levels or reservations that are added between two checks of the size
 _OVER = {  # table -> the column that says that a row is complete

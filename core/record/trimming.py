@@ -45,9 +45,7 @@ def _drop_runs(trace: Trace, drop: Sequence[int]) -> None:
         table = trace.tables[name]
         runs, ended = table.column("run"), table.column("ended")
         rows = [
-            row
-            for row, run in enumerate(runs)
-            if (run in moved if run >= 0 else not 0 <= ended[row] < trace.since)
+            row for row, run in enumerate(runs) if (run in moved if run >= 0 else not 0 <= ended[row] < trace.since)
         ]
         trace.dropped[name] += len(table) - len(rows)
         table.keep(rows)
@@ -67,11 +65,7 @@ def _drop_reservations(trace: Trace) -> None:
 
 def _drop_clients(trace: Trace) -> None:
     """Drop the clients that are gone and have no row left."""
-    busy = {
-        client
-        for table in (trace.runs, trace.transfers, trace.reservations)
-        for client in table.column("client")
-    }
+    busy = {client for table in (trace.runs, trace.transfers, trace.reservations) for client in table.column("client")}
     clients, closed = trace.clients.column("client"), trace.clients.column("closed")
     rows = [row for row, at in enumerate(closed) if at < 0 or clients[row] in busy]
     trace.dropped["clients"] += len(closed) - len(rows)

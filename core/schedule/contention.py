@@ -218,9 +218,7 @@ class Contention:
             return lane.domain
         touched: dict[int, Domain] = {}
         if lane.near:
-            touched = {
-                other.domain.id: other.domain for other in lane.near.values() if other.domain is not None
-            }
+            touched = {other.domain.id: other.domain for other in lane.near.values() if other.domain is not None}
         if touched:
             domain, *others = sorted(touched.values(), key=lambda each: (-len(each.lanes), each.id))
             for other in others:

@@ -107,9 +107,7 @@ class Outlook:
         lanes, ready = self._domain.lanes, self._ready
         if len(lanes) == len(ready):
             return []
-        return [
-            queue[0][-1] for key, lane in lanes.items() if key not in ready for queue in lane.ripe.values()
-        ]
+        return [queue[0][-1] for key, lane in lanes.items() if key not in ready for queue in lane.ripe.values()]
 
     def running(self) -> list[RunningGang]:
         return [RunningGang(e.ticket, e.entered, e.starts, e.ends) for e in self._expected.order]

@@ -295,9 +295,7 @@ class Scheduler:
                     return False
                 passed.passes += 1
                 return True
-        for (
-            other
-        ) in near:  # the policy itself puts these behind this gang, so no other gang need wait for them
+        for other in near:  # the policy itself puts these behind this gang, so no other gang need wait for them
             other.passes = 0
             if other.holds:
                 self._contention.release(other)

@@ -63,9 +63,7 @@ def _why(
         return "passed", f"a gang on devices {where} has been passed too often, and goes first"
     if lane.kept:
         found = next(each for each in reserved if lane in each.lanes)
-        whose = (
-            f" for run {found.gang.run}, step {found.gang.step}" if found.gang not in (None, ticket) else ""
-        )
+        whose = f" for run {found.gang.run}, step {found.gang.step}" if found.gang not in (None, ticket) else ""
         return "reserved", f"the policy keeps devices {spans.text(found.devices)} free{whose}"
     if not ticket.ripe and lane.ripe.get(ticket.client) is not ticket.queue:
         return "inputs", "its inputs come from another island, where they are not made yet"

@@ -23,17 +23,9 @@ def product(axes: Sequence[Sequence[int]], base: int = 0) -> tuple[Grid, ...]:
         return (Grid(base, (1,), (1,)),)
     inner = product(axes[1:], base)
     if len(inner) > 1:  # the inner pattern cannot be one grid, so it is written once for each outer step
-        return tuple(
-            Grid(grid.base + offset, grid.shape, grid.strides) for offset in axes[0] for grid in inner
-        )
+        return tuple(Grid(grid.base + offset, grid.shape, grid.strides) for offset in axes[0] for grid in inner)
     return tuple(
-        tidy(
-            Grid(
-                outer.base + inner[0].base,
-                (*outer.shape, *inner[0].shape),
-                (*outer.strides, *inner[0].strides),
-            )
-        )
+        tidy(Grid(outer.base + inner[0].base, (*outer.shape, *inner[0].shape), (*outer.strides, *inner[0].strides)))
         for outer in compact(axes[0])
     )
 
@@ -76,11 +68,7 @@ def _repeats(found: list[Grid]) -> list[Grid]:
         gap = found[at + 1].base - head.base if at + 1 < len(found) else 0
         while at + count < len(found):
             grid = found[at + count]
-            if (
-                grid.shape != head.shape
-                or grid.strides != head.strides
-                or grid.base != head.base + count * gap
-            ):
+            if grid.shape != head.shape or grid.strides != head.strides or grid.base != head.base + count * gap:
                 break
             count += 1
         fewer.append(head if count == 1 else Grid(head.base, (count, *head.shape), (gap, *head.strides)))

@@ -55,9 +55,7 @@ class Inventory:
         if exclusive:
             self._mark(self.held, device_spans(place), int(by > 0))
 
-    def usable(
-        self, exclusive: bool, barred: Sequence[Place], all_spares: bool, anyway: bool
-    ) -> Sequence[int]:
+    def usable(self, exclusive: bool, barred: Sequence[Place], all_spares: bool, anyway: bool) -> Sequence[int]:
         """Return, for each device, whether a new slice may have it.
 
         `barred` are places that it must avoid. With `anyway` it may also have devices that other slices have now.
@@ -103,11 +101,7 @@ class Inventory:
         if not island.spares or all_spares:
             return []
         first = island.base_host + island.regular
-        spares = [
-            host
-            for host in range(first, first + island.spares)
-            if self.states[host - island.base_host] == "up"
-        ]
+        spares = [host for host in range(first, first + island.spares) if self.states[host - island.base_host] == "up"]
         spares.sort(key=lambda host: (not self._loaded(host), host))
         return spares[self._hosts_to_replace() :]
 

@@ -82,9 +82,7 @@ def _rank(spec: SliceSpec, choice: Choice) -> tuple[int, ...]:
     return (-choice.hosts, choice.cost) if spread else (choice.cost, choice.hosts)
 
 
-def _on_island(
-    spec: SliceSpec, island: Island, usable: Sequence[int], costs: list[int], barred: int
-) -> Choice | None:
+def _on_island(spec: SliceSpec, island: Island, usable: Sequence[int], costs: list[int], barred: int) -> Choice | None:
     if wants_block(island, spec):
         return _block(spec, island, usable, costs, barred)
     devices_per_host = island.devices_per_host
@@ -147,9 +145,7 @@ def _spread(need: int, offers: list[Offer]) -> Offer:
     taken: Offer = []
     round_ = 0
     while len(taken) < need:
-        given = [
-            (offer[round_], cost) for offer, cost in zip(offers, costs, strict=True) if len(offer) > round_
-        ]
+        given = [(offer[round_], cost) for offer, cost in zip(offers, costs, strict=True) if len(offer) > round_]
         rest = need - len(taken)
         if len(given) > rest:
             given.sort(key=lambda one: (one[0][0], one[1], one[0][1]))
@@ -161,9 +157,7 @@ def _spread(need: int, offers: list[Offer]) -> Offer:
 # --- as a block of the torus --------------------------------------------------------------------------------
 
 
-def _block(
-    spec: SliceSpec, island: Island, usable: Sequence[int], costs: list[int], barred: int
-) -> Choice | None:
+def _block(spec: SliceSpec, island: Island, usable: Sequence[int], costs: list[int], barred: int) -> Choice | None:
     torus = island.torus
     cells = devices_by_cell(torus, island.block)
     values = [costs[at] if usable[at] else barred for at in cells]
@@ -173,11 +167,7 @@ def _block(
     chosen: tuple[Shape, tuple[int, ...]] = ((), ())
     for folded, axes in orientations(spec.mesh, torus):
         shape = extents(folded, axes, len(torus))
-        found = (
-            (_hosts_at(island, shape), spec.devices * even, 0)
-            if even
-            else _cheapest(island, shape, values, barred)
-        )
+        found = (_hosts_at(island, shape), spec.devices * even, 0) if even else _cheapest(island, shape, values, barred)
         if found[1] < barred and (best is None or found[:2] < best[:2]):
             best, chosen = found, (folded, axes)
     if best is None:

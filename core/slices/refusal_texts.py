@@ -115,9 +115,7 @@ def _meshes(islands: Sequence[Island], spec: SliceSpec, room: int) -> Iterator[S
         yield mesh
     if len(mesh) <= 3:
         sizes = {spec.devices, prod(mesh)}
-        for size in sorted(
-            (size for size in sizes if 1 <= size <= room), key=lambda size: size != spec.devices
-        ):
+        for size in sorted((size for size in sizes if 1 <= size <= room), key=lambda size: size != spec.devices):
             possible = [other for other in _factors(size, len(mesh)) if _has_shape(islands, other)]
             yield from sorted(possible, key=lambda other: (_distance(other, mesh), other))
     cut = {other: None for island in islands for other in _cut_down(mesh, island.torus)}

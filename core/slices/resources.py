@@ -191,10 +191,7 @@ class Resources:
             now = self._bind_or_wait(self._bindings[key])
             if now.place:
                 found.append((*key, BoundSlice(now.place)))
-                found += [
-                    (key[0], spec.name, BoundSlice(part(now.place, spec.picks)))
-                    for spec in self._parts.of(*key)
-                ]
+                found += [(key[0], spec.name, BoundSlice(part(now.place, spec.picks))) for spec in self._parts.of(*key)]
         return found
 
     def renewed(self) -> dict[Key, str]:
@@ -337,9 +334,7 @@ class Resources:
         here = [b for b in rivals if b.place and spans.overlap(device_spans(b.place), wanted)]
         earlier = self._claims_ahead(binding)
         first = [b for b in earlier if b.claim and spans.overlap(device_spans(b.claim), wanted)]
-        text = (
-            f"devices {spans.text(wanted[:8])}{', ...' if len(wanted) > 8 else ''} of island {island.name!r}"
-        )
+        text = f"devices {spans.text(wanted[:8])}{', ...' if len(wanted) > 8 else ''} of island {island.name!r}"
         for how, blockers in (("bound by", here), ("claimed before by", first)):
             if blockers:
                 text += f", {how} {some([f'slice {b.spec.name!r} of session {b.session}' for b in blockers])}"

@@ -107,11 +107,7 @@ class Receiving:
         self._expects.pop(command.transfer, None)
         self._over.add(command.transfer, command.blame)
         early = self._early.take(command.transfer)
-        return [
-            self._confirm(command.transfer, sender)
-            for sender, message in early
-            if isinstance(message, p.Offer)
-        ]
+        return [self._confirm(command.transfer, sender) for sender, message in early if isinstance(message, p.Offer)]
 
     # --- from senders ---------------------------------------------------------------------------------------
 
@@ -163,9 +159,7 @@ class Receiving:
         entry = incoming.ins.get(peer)
         if not incoming.sparse:
             if entry is None or entry.sizes != pieces:
-                return [
-                    p.Close(peer, f"{peer} offers other pieces of transfer {message.transfer} than expected")
-                ]
+                return [p.Close(peer, f"{peer} offers other pieces of transfer {message.transfer} than expected")]
             self._ready(entry)
             return []
         expected = incoming.expected
@@ -173,9 +167,7 @@ class Receiving:
         if entry is not None or peer in incoming.ended or not pieces:
             return [p.Close(peer, f"{peer} offers no pieces of transfer {message.transfer}, or offers twice")]
         if expected is not None and announced > expected:
-            return [
-                p.Close(peer, f"{peer} offers more pieces of transfer {message.transfer} than were counted")
-            ]
+            return [p.Close(peer, f"{peer} offers more pieces of transfer {message.transfer} than were counted")]
         incoming.announced = announced
         return self._add(message.transfer, incoming, peer, pieces)
 
@@ -183,19 +175,13 @@ class Receiving:
         entry = incoming.ins.get(peer)
         left = None if entry is None else entry.left.get(chunk.piece)
         if entry is None or left is None or not entry.granted:
-            text = (
-                f"{peer} sends piece {chunk.piece} of transfer {chunk.transfer}, for which it has no credits"
-            )
+            text = f"{peer} sends piece {chunk.piece} of transfer {chunk.transfer}, for which it has no credits"
             return [p.Close(peer, text)]
         size, lane = entry.sizes[chunk.piece], entry.lane
         fits = 0 < chunk.nbytes <= min(left, lane.out) or chunk.nbytes == size == 0
         if chunk.offset != size - left or not fits:
-            text = (
-                f"{chunk.nbytes} bytes at {chunk.offset} of piece {chunk.piece} of transfer {chunk.transfer}"
-            )
-            return [
-                p.Close(peer, f"{peer} sends {text}: {left} of {size} are to come, {lane.out} are granted")
-            ]
+            text = f"{chunk.nbytes} bytes at {chunk.offset} of piece {chunk.piece} of transfer {chunk.transfer}"
+            return [p.Close(peer, f"{peer} sends {text}: {left} of {size} are to come, {lane.out} are granted")]
         self._ready(entry)
         if entry.pool is None:
             lane.out -= chunk.nbytes
@@ -216,9 +202,7 @@ class Receiving:
         lane = SendAllowance(incoming.seq, transfer, sender, sum(pieces.values()))
         lane.ready = incoming.sparse  # a sparse sender is known only by its offer, so its contents exist
         short = not incoming.sparse and incoming.nbytes <= self._pool.at_once
-        entry = incoming.ins[sender] = IncomingPieces(
-            lane, None if short else self._pool, pieces, pieces.copy()
-        )
+        entry = incoming.ins[sender] = IncomingPieces(lane, None if short else self._pool, pieces, pieces.copy())
         if entry.pool is not None:
             entry.pool.add(lane)
         elif lane.want:

@@ -60,9 +60,7 @@ class SendMachine:
         early = self._early.take(transfer)
         for receiver, message in early:
             effects += (
-                self._grant(receiver, message)
-                if isinstance(message, p.Grant)
-                else self._landed(receiver, message)
+                self._grant(receiver, message) if isinstance(message, p.Grant) else self._landed(receiver, message)
             )
         answered = {receiver for receiver, _ in early}
         for receiver, out in outs.items():
@@ -88,9 +86,7 @@ class SendMachine:
         if out is None and (transfer, peer) in self._given_up:
             return [self._spoilt(transfer, peer)]
         if out is None:
-            return [
-                p.Close(peer, f"{peer} grants credits for transfer {transfer}, which has no pieces for it")
-            ]
+            return [p.Close(peer, f"{peer} grants credits for transfer {transfer}, which has no pieces for it")]
         granted = max(out.granted, 0) + grant.nbytes
         if grant.nbytes < 0 or granted > out.total:
             text = f"{peer} grants {granted} bytes for transfer {transfer}, which has {out.total} for it"
@@ -181,9 +177,7 @@ class SendMachine:
         return self._send(receiver, p.Offer(transfer, self._me, receiver, tuple(out.pieces)))
 
     def _spoilt(self, transfer: int, receiver: int) -> p.Send:
-        return self._send(
-            receiver, p.Spoilt(transfer, self._me, receiver, self._given_up[transfer, receiver])
-        )
+        return self._send(receiver, p.Spoilt(transfer, self._me, receiver, self._given_up[transfer, receiver]))
 
     def _send(self, receiver: int, message: p.Chunk | p.Offer | p.Spoilt) -> p.Send:
         return p.Send((receiver,), message)

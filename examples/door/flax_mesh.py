@@ -39,9 +39,7 @@ def sharded(mesh, state):
 
     def place(x):
         columns = x.ndim == 2 and x.shape[1] % mesh.shape["model"] == 0
-        return jax.device_put(
-            x, NamedSharding(mesh, PartitionSpec(None, "model") if columns else PartitionSpec())
-        )
+        return jax.device_put(x, NamedSharding(mesh, PartitionSpec(None, "model") if columns else PartitionSpec()))
 
     return jax.tree.map(place, state)
 

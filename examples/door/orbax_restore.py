@@ -39,10 +39,7 @@ def new_state(sharding):
 
 def main():
     mesh = jax.make_mesh((len(jax.devices()) // 2, 2), ("x", "y"))
-    rows, columns = (
-        NamedSharding(mesh, PartitionSpec("y")),
-        NamedSharding(mesh, PartitionSpec(None, "x")),
-    )
+    rows, columns = (NamedSharding(mesh, PartitionSpec("y")), NamedSharding(mesh, PartitionSpec(None, "x")))
     state, wanted = new_state(rows), []
     with tempfile.TemporaryDirectory() as folder, ocp.StandardCheckpointer() as checkpointer:
         for step, x in enumerate(batches()):
@@ -53,8 +50,7 @@ def main():
             wanted.append(float(loss))
             print(f"step {step:2}  loss {wanted[-1]!r}")
         target = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=columns if x.ndim == 2 else x.sharding),
-            state,
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=columns if x.ndim == 2 else x.sharding), state
         )
         state = checkpointer.restore(Path(folder) / "saved", target)
     print("restored:", state[0]["a"].sharding.spec)

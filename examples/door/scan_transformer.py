@@ -62,8 +62,7 @@ def step(weights, words):
 def main():
     mesh = jax.make_mesh((len(jax.devices()),), ("data",))
     train = jax.jit(
-        jax.shard_map(step, mesh=mesh, in_specs=(P(), P("data")), out_specs=P(), check_vma=False),
-        donate_argnums=0,
+        jax.shard_map(step, mesh=mesh, in_specs=(P(), P("data")), out_specs=P(), check_vma=False), donate_argnums=0
     )
     weights = jax.device_put(new_weights(jax.random.key(0)), NamedSharding(mesh, P()))
     key = jax.random.key(1)

@@ -27,8 +27,6 @@ class EasyBackfill(Policy):
         if gangs[0] is oldest and start <= now + self.lead:
             return oldest
         for gang in gangs:
-            if gang is not oldest and (
-                not ready.overlap(gang, oldest) or ready.free_at(gang) + gang.cost <= start
-            ):
+            if gang is not oldest and (not ready.overlap(gang, oldest) or ready.free_at(gang) + gang.cost <= start):
                 return gang
         return Reserve(oldest, until=start - self.lead if start - self.lead > now else None)

@@ -20,9 +20,7 @@ class GangReservation(Policy):
     def __init__(self, least: int = 1, grace: int = 5_000_000) -> None:
         self.least = least
         self.grace = grace
-        self.kept: dict[
-            int, tuple[Ticket, int]
-        ] = {}  # client -> its last urgent gang, until when it is kept for it
+        self.kept: dict[int, tuple[Ticket, int]] = {}  # client -> its last urgent gang, until when it is kept for it
 
     def pick(self, ready: Ready, now: int) -> Ticket | Reserve:
         gangs = sorted(ready.heads(), key=lambda gang: gang.age)

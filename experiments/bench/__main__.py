@@ -36,9 +36,7 @@ PACKAGES = {  # each benchmark's module has its name
         "door": "an unmodified JAX program through the door: calls, contents, compilation, against local devices",
         "messages": "a message's CPU time in the door's transport, against the library h2 and grpcio",
     },
-    "strangers": {
-        "strangers": "a client's latency beside floods, nonsense and greedy clients, against alone"
-    },
+    "strangers": {"strangers": "a client's latency beside floods, nonsense and greedy clients, against alone"},
 }
 REFUSED = 2  # the exit status; a benchmark that has bounds, and misses one, returns 1
 BENCHES = {name: what for benches in PACKAGES.values() for name, what in benches.items()}
@@ -55,9 +53,7 @@ def main(words: Sequence[str]) -> int:
     if unknown:
         return _refused(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHES)}")
     if options and options != ["--full"] and len(names) != 1:
-        return _refused(
-            f"{options[0]}: name one benchmark to use its options; only --full can be given to several"
-        )
+        return _refused(f"{options[0]}: name one benchmark to use its options; only --full can be given to several")
     missed = 0
     for name in names or BENCHES:
         code = _run(name, options, alone=len(names) == 1)

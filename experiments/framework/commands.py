@@ -87,9 +87,7 @@ def _each(names: list[str], asked: dict[str, str], ours: dict[str, Values], toge
     code, results = DONE, []
     out, jobs = str(ours["out"][0]), int(ours["jobs"][0]) or sweeping.cores()
     several = jobs > 1 and len(names) > 1
-    with (
-        sweeping.processes(jobs) if several else nullcontext() as pool
-    ):  # one for all: it takes seconds to start
+    with sweeping.processes(jobs) if several else nullcontext() as pool:  # one for all: it takes seconds to start
         for name in names:
             sensitive = bool(ours["sensitivity"][0])
             result = run(name, chosen[name], out=out, executor=pool, jobs=jobs, sensitive=sensitive)

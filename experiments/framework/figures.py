@@ -56,15 +56,7 @@ def beside(axes: Any, **more: Any) -> None:
 
 
 def note(
-    axes: Any,
-    x: float,
-    y: float,
-    text: str,
-    *,
-    dx: int = 8,
-    dy: int = 6,
-    color: str = BLACK,
-    center: bool = False,
+    axes: Any, x: float, y: float, text: str, *, dx: int = 8, dy: int = 6, color: str = BLACK, center: bool = False
 ) -> None:
     """Write text beside or above a point."""
     side = "center" if center else "left" if dx >= 0 else "right"

@@ -54,9 +54,7 @@ class Option:
         parts: Iterable[object] = asked if isinstance(asked, Sequence) else (asked,)
         found = tuple(self._one(part) for part in parts)
         if not found:
-            raise BadOption(
-                f"--{self.flag} is empty; write at least one value, like {self.text(self.values)}"
-            )
+            raise BadOption(f"--{self.flag} is empty; write at least one value, like {self.text(self.values)}")
         twice = [value for value in found if found.count(value) > 1]
         if twice:
             raise BadOption(f"--{self.flag} names {twice[0]} twice")
@@ -94,16 +92,7 @@ class Option:
         return ",".join(_text(value) for value in values)
 
 
-_TRUTH = {
-    "yes": True,
-    "true": True,
-    "1": True,
-    "on": True,
-    "no": False,
-    "false": False,
-    "0": False,
-    "off": False,
-}
+_TRUTH = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
 
 
 def _whole(part: object) -> int:

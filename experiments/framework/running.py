@@ -57,10 +57,7 @@ def run(
     everything = gather([*points, *again], executor, jobs=jobs, title=name if progress else "")
     found, changed = everything.part(0, len(points)), everything.part(len(points), everything.total)
     wanted = tuple(getattr(experiment, "EXTRA", ()))
-    rows = [
-        {key: value for key, value in found.rows[at].items() if key != "experiment"}
-        for at in sorted(found.rows)
-    ]
+    rows = [{key: value for key, value in found.rows[at].items() if key != "experiment"} for at in sorted(found.rows)]
     frame, extra = tables.split(rows, wanted)
     failed = [f"{_short(points[at])}: {why}" for at, why in sorted(found.failed.items())]
     result = Result(name, frame, extra=extra, failed=failed, stopped=found.stopped)
@@ -98,9 +95,7 @@ def _drawn(experiment: Experiment, result: Result) -> Any:
     return figure
 
 
-def _report(
-    experiment: Experiment, chosen: Mapping[str, Values], result: Result, moved: pd.DataFrame | None
-) -> str:
+def _report(experiment: Experiment, chosen: Mapping[str, Values], result: Result, moved: pd.DataFrame | None) -> str:
     """The text of the report: findings, the command, fitted values and failures."""
     lines = [f"# {result.name}: {EXPERIMENTS[result.name]}", ""]
     if result.failed or result.stopped:

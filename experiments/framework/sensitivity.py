@@ -27,19 +27,12 @@ def variants(experiment: Experiment, chosen: Mapping[str, Values]) -> list[Point
     if not changed:
         return []
     base = _base(experiment, chosen)
-    options = {
-        **read_all(experiment.OPTIONS, {**chosen, **narrowed}),
-        **{name: (base[name],) for name in base},
-    }
+    options = {**read_all(experiment.OPTIONS, {**chosen, **narrowed}), **{name: (base[name],) for name in base}}
     points = experiment.points(options)
-    return named(
-        experiment.NAME, [{**point, **each} for each in (base, *changed.values()) for point in points]
-    )
+    return named(experiment.NAME, [{**point, **each} for each in (base, *changed.values()) for point in points])
 
 
-def moved(
-    experiment: Experiment, chosen: Mapping[str, Values], rows: Iterable[Mapping[str, Any]]
-) -> pd.DataFrame:
+def moved(experiment: Experiment, chosen: Mapping[str, Values], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """From the rows of all variants: a row a conclusion and change, with its value as it is, its value then, and the
     ratio."""
     conclusions: Any = experiment.conclusions  # type: ignore[attr-defined]
@@ -75,9 +68,7 @@ def _changes(experiment: Experiment, chosen: Mapping[str, Values]) -> dict[str, 
         for field in fitted for factor in FACTORS
     }  # fmt: skip
     for name, others in _also(experiment).items() if fitted else ():
-        found |= {
-            f"{name} {Option.text([value])}": {**base, name: value} for value in others if value != base[name]
-        }
+        found |= {f"{name} {Option.text([value])}": {**base, name: value} for value in others if value != base[name]}
     return found
 
 

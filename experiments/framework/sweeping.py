@@ -55,9 +55,7 @@ def gather(
     process a CPU core, or `jobs` of them (1: this process). `title`: the progress bar's; "" for no bar."""
     found = Gathered(len(points))
     jobs = min(len(points), jobs or cores())
-    with tqdm(
-        total=len(points), desc=title, delay=QUIET, disable=not (title and _seen()), unit="point"
-    ) as bar:
+    with tqdm(total=len(points), desc=title, delay=QUIET, disable=not (title and _seen()), unit="point") as bar:
         try:
             if executor is not None:
                 _spread(points, executor, found, bar)

@@ -33,14 +33,11 @@ def error(predicted: float, paper: float | None) -> float | None:
     return None if paper is None else predicted / paper - 1
 
 
-def split(
-    rows: Sequence[Mapping[str, Any]], extra: Sequence[str]
-) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
+def split(rows: Sequence[Mapping[str, Any]], extra: Sequence[str]) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
     """(the tidy frame, long frames from the lists that `measure` returned, with the point's number in each row)."""
     plain = [{name: value for name, value in row.items() if name not in extra} for row in rows]
     long = {
-        name: tidy([{"row": at, **each} for at, row in enumerate(rows) for each in row.get(name, ())])
-        for name in extra
+        name: tidy([{"row": at, **each} for at, row in enumerate(rows) for each in row.get(name, ())]) for name in extra
     }
     return tidy(plain), long
 

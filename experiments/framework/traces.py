@@ -24,9 +24,7 @@ def draw_rows(axes: Any, trace: pd.DataFrame, labels: list[str]) -> None:
         for _, bars in mine.groupby("device", sort=True):
             last = top
             for client, its in bars.groupby("client", sort=True):
-                spans = list(
-                    zip(its["started_us"] / 1e3, (its["ended_us"] - its["started_us"]) / 1e3, strict=True)
-                )
+                spans = list(zip(its["started_us"] / 1e3, (its["ended_us"] - its["started_us"]) / 1e3, strict=True))
                 axes.broken_barh(spans, (-top - HEIGHT / 2, HEIGHT), facecolors=colours[str(client)], edgecolor="white",
                                  linewidth=0.15)  # fmt: skip
             top += 1
@@ -37,8 +35,7 @@ def draw_rows(axes: Any, trace: pd.DataFrame, labels: list[str]) -> None:
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
     axes.set_xlim(
-        trace["started_us"].min() / 1e3 if len(trace) else 0,
-        trace["ended_us"].max() / 1e3 if len(trace) else 1,
+        trace["started_us"].min() / 1e3 if len(trace) else 0, trace["ended_us"].max() / 1e3 if len(trace) else 1
     )
     axes.set_ylim(-top + GAP + 0.5 - 1, 0.6)
     style.key(axes, [(f"client {client}", colours[client]) for client in clients])

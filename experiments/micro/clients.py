@@ -33,12 +33,7 @@ def simulation(
     named(policy)  # raises if the name is wrong, before anything runs
     how: Any = fidelity
     return Simulation(
-        setup,
-        policy=lambda: named(policy),
-        profile=profile_of(profile),
-        fidelity=how,
-        seed=seed,
-        config=config,
+        setup, policy=lambda: named(policy), profile=profile_of(profile), fidelity=how, seed=seed, config=config
     )
 
 

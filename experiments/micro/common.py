@@ -12,16 +12,10 @@ from ..framework.profiles import profile_of
 from .clients import Failed, Loop, rate, simulation
 from .programs import chain
 
-PROFILE = Option(
-    "profile", "paper", "host costs: paper, seaway, a TOML file, or changed: paper:send*2+step=5us"
-)
+PROFILE = Option("profile", "paper", "host costs: paper, seaway, a TOML file, or changed: paper:send*2+step=5us")
 SEED = Option("seed", 0, "seed of all random draws")
-FIDELITY = Option(
-    "fidelity", "cohort", "simulate equal hosts as one, or each host", choices=("cohort", "exact")
-)
-POLICY = Option(
-    "policy", "fifo", "scheduling policy: fifo, stride, priority, shortest, deadline, round_robin"
-)
+FIDELITY = Option("fidelity", "cohort", "simulate equal hosts as one, or each host", choices=("cohort", "exact"))
+POLICY = Option("policy", "fifo", "scheduling policy: fifo, stride, priority, shortest, deadline, round_robin")
 WINDOW = Option("window", 256, "gangs that the controller may order ahead of the devices", least=1)
 NODES = Option("nodes", 128, "computations in a call of a chained or fused program", least=1)
 
@@ -57,12 +51,7 @@ def pathways(
 ) -> float:  # fmt: skip
     """Computations a second of one client of Pathways that calls repeatedly."""
     sim = simulation(
-        setup,
-        profile=profile,
-        policy=policy,
-        fidelity=fidelity,
-        seed=seed,
-        config=config(setup, profile, window),
+        setup, profile=profile, policy=policy, fidelity=fidelity, seed=seed, config=config(setup, profile, window)
     )
     in_a_row, held = (nodes if mode == "chained" else 1), (nodes if mode == "fused" else 1)
     client = Loop(sim, "client", chain(setup, kernel, in_a_row, held), ahead=ahead, calls=calls)
@@ -72,8 +61,6 @@ def pathways(
     return rate(sim, held, period=in_a_row * (ahead + 1))
 
 
-def other(
-    system: str, setup: Setup, kernel: Kernel, mode: Mode, nodes: int, profile: str, calls: int
-) -> float:
+def other(system: str, setup: Setup, kernel: Kernel, mode: Mode, nodes: int, profile: str, calls: int) -> float:
     """Computations a second of another system."""
     return run(system, setup, BaselineWork(kernel, mode, nodes), profile_of(profile), calls=calls).per_second

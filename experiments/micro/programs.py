@@ -61,8 +61,7 @@ def stages(setup: Setup, kernel: Kernel, count: int, width: int, output: int) ->
     values = [Value((max(1, output // 4),), "float32", at) for at in range(count)]
     refs: list[Ref] = [Arg(0), *(Out(node) for node in range(count))]
     nodes = tuple(
-        Node(f"stage {at}", 0, at, (refs[at],), (values[at] if at else first,), (values[at],))
-        for at in range(count)
+        Node(f"stage {at}", 0, at, (refs[at],), (values[at] if at else first,), (values[at],)) for at in range(count)
     )
     program = Program(f"{count} stages", slices, (step,), (first,), nodes, (Out(count - 1),))
     return Task(program, {kernel.name: kernel})

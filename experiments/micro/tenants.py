@@ -58,9 +58,7 @@ def weights_of(text: str) -> tuple[int, ...]:
     """Weights from a text such as `1:2:4:8`."""
     parts = text.split(":")
     if not all(part.isdecimal() and int(part) for part in parts):
-        raise BadOption(
-            f"weights {text!r}: write whole numbers of at least 1 with colons between, like 1:2:4:8"
-        )
+        raise BadOption(f"weights {text!r}: write whole numbers of at least 1 with colons between, like 1:2:4:8")
     return tuple(map(int, parts))
 
 

@@ -39,19 +39,14 @@ def init(weights: Weights) -> State:
         columns = (*w.shape[: int(_stacked(path))], w.shape[-1])
         return jnp.zeros(w.shape[:-1], jnp.float32), jnp.zeros(columns, jnp.float32)
 
-    return {
-        "step": jnp.zeros((), jnp.int32),
-        "moments": jax.tree_util.tree_map_with_path(moments, weights),
-    }
+    return {"step": jnp.zeros((), jnp.int32), "moments": jax.tree_util.tree_map_with_path(moments, weights)}
 
 
 def update(weights: Weights, state: State, gradients: Weights) -> tuple[Weights, State]:
     step = state["step"] + 1
     decay = 1.0 - step.astype(jnp.float32) ** -0.8
 
-    def of(
-        path: tuple[Any, ...], w: Array, g: Array, old: tuple[Array, ...]
-    ) -> tuple[Array, tuple[Array, ...]]:
+    def of(path: tuple[Any, ...], w: Array, g: Array, old: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
         square = g * g + TINY
         if not _matrix(path, w):
             all_of_it = decay * old[0] + (1 - decay) * square
@@ -72,11 +67,5 @@ def update(weights: Weights, state: State, gradients: Weights) -> tuple[Weights,
     flat, structure = jax.tree_util.tree_flatten_with_path(weights)
     tree: Any = structure
     moments = tree.flatten_up_to(state["moments"])
-    done = [
-        of(path, w, g, old)
-        for (path, w), g, old in zip(flat, jax.tree.leaves(gradients), moments, strict=True)
-    ]
-    return (
-        tree.unflatten([w for w, _ in done]),
-        {"step": step, "moments": tree.unflatten([new for _, new in done])},
-    )
+    done = [of(path, w, g, old) for (path, w), g, old in zip(flat, jax.tree.leaves(gradients), moments, strict=True)]
+    return (tree.unflatten([w for w, _ in done]), {"step": step, "moments": tree.unflatten([new for _, new in done])})

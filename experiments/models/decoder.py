@@ -46,9 +46,7 @@ class Part(NamedTuple):
     @property
     def parameters(self) -> int:
         wide = self.model.vocabulary * self.model.d_model
-        return (
-            self.layers * self.model.per_layer + self.first * wide + self.last * (wide + self.model.d_model)
-        )
+        return self.layers * self.model.per_layer + self.first * wide + self.last * (wide + self.model.d_model)
 
 
 def whole(model: Decoder) -> Part:
@@ -91,9 +89,7 @@ def init(part: Part, key: Array) -> Weights:
         return made | {"norm": jnp.ones((part.layers, wide), jnp.float32)}
 
     feed = ("up", "gate", "down") if model.gated else ("up", "down")
-    weights: Weights = {
-        "layers": {"attention": group("query", "key", "value", "out"), "feed_forward": group(*feed)}
-    }
+    weights: Weights = {"layers": {"attention": group("query", "key", "value", "out"), "feed_forward": group(*feed)}}
     if part.first:
         weights["embedding"] = {"table": fresh(keys["table"], (model.vocabulary, wide), 1)}
     if part.last:

@@ -87,10 +87,7 @@ def state_on(mesh: AnyMesh, weights: Weights) -> dict[str, Any]:
             return (NamedSharding(mesh, spec(layout, names)),)
         return tuple(NamedSharding(mesh, spec(layout, n)) for n in (names[:-1], (*stacked, names[-1])))
 
-    return {
-        "step": NamedSharding(mesh, P()),
-        "moments": jax.tree_util.tree_map_with_path(of, weights),
-    }
+    return {"step": NamedSharding(mesh, P()), "moments": jax.tree_util.tree_map_with_path(of, weights)}
 
 
 def _names(path: tuple[Any, ...], array: Any) -> tuple[str, ...]:

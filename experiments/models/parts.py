@@ -52,9 +52,7 @@ def predicted(
     weights: Weights, out: Array, targets: Array, scale: float, constrain: Constrain = alone
 ) -> tuple[Array, Array]:
     """(the loss of the last layer's output times `scale`, the logits)."""
-    found = constrain(
-        layers.logits(weights["head"]["softmax"], layers.norm(weights["head"]["norm"], out)), "logits"
-    )
+    found = constrain(layers.logits(weights["head"]["softmax"], layers.norm(weights["head"]["norm"], out)), "logits")
     return layers.surprise(found, targets) * scale, found
 
 
@@ -91,9 +89,7 @@ def backward(
             loss, back = jax.vjp(head, weights["head"], outward)
             change, outward = back(jnp.ones((), jnp.float32))
         gradients["head"] = _added(gradients["head"], total(change))
-    inward, gradients["layers"] = _layers(
-        weights["layers"], gradients["layers"], saved, outward, constrain, total
-    )
+    inward, gradients["layers"] = _layers(weights["layers"], gradients["layers"], saved, outward, constrain, total)
     if not part.first:
         return Backward(gradients, inward, loss)
     assert tokens is not None
@@ -102,9 +98,7 @@ def backward(
     return Backward(gradients, None, loss)
 
 
-def _from_logits(
-    head: Weights, out: Array, targets: Array, logits: Array, scale: float
-) -> tuple[Weights, Array]:
+def _from_logits(head: Weights, out: Array, targets: Array, logits: Array, scale: float) -> tuple[Weights, Array]:
     """Gradients of the head's weights and of its input, from logits that the forward pass has kept."""
     outward = jax.grad(lambda given: layers.surprise(given, targets) * scale)(logits)
     _, back = jax.vjp(lambda w, x: layers.logits(w["softmax"], layers.norm(w["norm"], x)), head, out)

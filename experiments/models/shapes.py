@@ -73,17 +73,11 @@ T5_3B = T5("T5-3B", 24, 1024, 16_384, heads=32, d_head=128)
 T5_11B = T5("T5-11B", 24, 1024, 65_536, heads=128, d_head=128)
 
 Model = Decoder | T5
-MODELS: dict[str, Model] = {
-    model.name: model for model in (LM_3B, LM_64B, LM_136B, T5_BASE, T5_LARGE, T5_3B, T5_11B)
-}
+MODELS: dict[str, Model] = {model.name: model for model in (LM_3B, LM_64B, LM_136B, T5_BASE, T5_LARGE, T5_3B, T5_11B)}
 
 
 def flops_per_token(model: Decoder, length: int) -> float:
     """Flops of one training token, forward and backward without recomputation, as used for utilisation."""
-    weights = (
-        model.parameters - model.vocabulary * model.d_model
-    )  # looking up an embedding multiplies nothing
-    attention = (
-        2 * 2 * length * model.heads * model.d_head * model.layers
-    )  # scores and sums, not skipping the mask
+    weights = model.parameters - model.vocabulary * model.d_model  # looking up an embedding multiplies nothing
+    attention = 2 * 2 * length * model.heads * model.d_head * model.layers  # scores and sums, not skipping the mask
     return 6.0 * weights + 3.0 * attention

@@ -53,9 +53,7 @@ def t5_step(model: T5, mesh: AnyMesh, batch: int, length: int, targets: int) -> 
     return _computation(f"{model.name}/step", function, mesh, weights, (batch, length), (batch, targets))
 
 
-def _computation(
-    name: str, function: Any, mesh: AnyMesh, weights: Weights, *tokens: tuple[int, int]
-) -> Computation:
+def _computation(name: str, function: Any, mesh: AnyMesh, weights: Weights, *tokens: tuple[int, int]) -> Computation:
     state = jax.eval_shape(adafactor.init, weights)
     lying = weights_on(mesh, weights)
     state_lying = state_on(mesh, weights)

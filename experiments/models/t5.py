@@ -75,10 +75,7 @@ def relative(table: Array, queries: int, keys: int, both_ways: bool) -> Array:
 
 
 def _stack(
-    weights: Weights,
-    x: Array,
-    sublayers: dict[str, Callable[[Weights, Array], Array]],
-    constrain: Constrain,
+    weights: Weights, x: Array, sublayers: dict[str, Callable[[Weights, Array], Array]], constrain: Constrain
 ) -> Array:
     """All layers of a stack. Each sublayer's input is normalised, and its output added to the residual."""
 

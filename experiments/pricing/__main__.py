@@ -56,18 +56,14 @@ def sweeps() -> Iterator[Job]:
     yield from _pipeline(16, 64, 1024, schedule="1f1b")
 
 
-def _pipeline(
-    count: int, microbatches: int, length: int, cores: int = 128, schedule: str = "gpipe"
-) -> Iterator[Job]:
+def _pipeline(count: int, microbatches: int, length: int, cores: int = 128, schedule: str = "gpipe") -> Iterator[Job]:
     each, batch = cores // count, 2048 * cores // 128
     waiting = jobs.waiting_last(schedule, count, microbatches)
     for stage in jobs.stages("LM-3B", each, count, batch // microbatches, length, waiting):
         yield from stage.jobs
 
 
-ALL: dict[str, Callable[[], Iterator[Job]]] = {
-    "table2": table2, "table1": table1, "fig12": fig12, "sweeps": sweeps,
-}  # fmt: skip
+ALL: dict[str, Callable[[], Iterator[Job]]] = {"table2": table2, "table1": table1, "fig12": fig12, "sweeps": sweeps}
 
 
 def main(arguments: list[str]) -> int:

@@ -27,13 +27,8 @@ def cost(job: Job) -> Cost:
     if known is not None:
         return known
     able = can_compile()
-    how = (
-        "by the TPU compiler" if able else f"by a roofline, since the TPU compiler is not installed ({EXTRA})"
-    )
-    print(
-        f"not in experiments/data, so it is priced now, {how}, which takes minutes: {job.key}",
-        file=sys.stderr,
-    )
+    how = "by the TPU compiler" if able else f"by a roofline, since the TPU compiler is not installed ({EXTRA})"
+    print(f"not in experiments/data, so it is priced now, {how}, which takes minutes: {job.key}", file=sys.stderr)
     return compiled(job) if able else roofline(job)
 
 
@@ -63,7 +58,7 @@ def _priced(how: Callable[..., Cost], job: Job) -> Cost:
     one = job.build()
     return how(
         one.function, one.arguments, topology=job.topology, out_shardings=one.results, donate=one.donate, name=one.name
-    )  # fmt: skip
+    )
 
 
 # --- what is committed ---------------------------------------------------------------------------------------

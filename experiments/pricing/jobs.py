@@ -66,9 +66,7 @@ def step(model: str, cores: int, batch: int, length: int, split: int = 0) -> Job
     shape = _decoder(model)
     mesh = axes(cores, split or model_axis(shape, cores))
     key = _key(f"{model}/step", mesh, batch=batch, length=length)
-    return Job(
-        key, topology(cores), mesh.get("model", 1), lambda: spmd.step(shape, abstract(mesh), batch, length)
-    )
+    return Job(key, topology(cores), mesh.get("model", 1), lambda: spmd.step(shape, abstract(mesh), batch, length))
 
 
 def t5_step(model: str, cores: int, batch: int, length: int, targets: int, split: int = 0) -> Job:
@@ -77,10 +75,7 @@ def t5_step(model: str, cores: int, batch: int, length: int, targets: int, split
     mesh = axes(cores, split or model_axis(shape, cores))
     key = _key(f"{model}/step", mesh, batch=batch, length=length, targets=targets)
     return Job(
-        key,
-        topology(cores),
-        mesh.get("model", 1),
-        lambda: spmd.t5_step(shape, abstract(mesh), batch, length, targets),
+        key, topology(cores), mesh.get("model", 1), lambda: spmd.t5_step(shape, abstract(mesh), batch, length, targets)
     )
 
 
@@ -140,9 +135,7 @@ def logits_fit(last: Part, sequences: int, length: int, waiting: int) -> bool:
     return 10 * last.parameters + waiting * ((last.layers + 1) * layer + logits) + 4 * logits <= HBM
 
 
-def segments(
-    model: str, cores: int, count: int, batch: int, length: int, shares: int, split: int = 0
-) -> list[Costed]:
+def segments(model: str, cores: int, count: int, batch: int, length: int, shares: int, split: int = 0) -> list[Costed]:
     """Jobs of an island's segments. `cores`, `batch`: of one island. `shares`: islands whose gradients are applied."""
     shape, sized = _decoder(model), {"batch": batch, "length": length}
     mesh = axes(cores, split or model_axis(shape, cores))

@@ -34,9 +34,7 @@ class Trained(NamedTuple):
     window: tuple[int, int]  # of the last step
 
 
-def train(
-    step: Step, setup: Setup, profile: Profile, *, steps: int = STEPS, seed: int = 0,
-) -> Trained:  # fmt: skip
+def train(step: Step, setup: Setup, profile: Profile, *, steps: int = STEPS, seed: int = 0) -> Trained:
     sim = Simulation(setup, profile=profile, seed=seed, chunk=CHUNK)
     sim.kernels.update(step.kernels)
     user = _User(sim.client("trainer"), sim)
@@ -53,9 +51,7 @@ def train(
     ends = user.ends[1:]
     took = (ends[-1] - ends[0]) / (len(ends) - 1)
     moved = (sim.contents.moved - began) // steps
-    return Trained(
-        took, step.tokens * 1e9 / took, _busy(sim, ends[0], ends[-1]), moved, sim, (ends[-2], ends[-1])
-    )
+    return Trained(took, step.tokens * 1e9 / took, _busy(sim, ends[0], ends[-1]), moved, sim, (ends[-2], ends[-1]))
 
 
 def _kept(program: Program) -> set[int]:

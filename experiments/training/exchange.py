@@ -30,10 +30,7 @@ class Islands:
 def islands(of: Islands, pricing: Pricing) -> Step:
     graph = Graph(f"data-parallel over {len(of.slices)}", of.slices, pricing)
     everywhere = range(len(of.slices))
-    read = [
-        graph.arg(Value((of.batch, of.length), "int32", at, Sharding((DATA, ()))), kept=True)
-        for at in everywhere
-    ]
+    read = [graph.arg(Value((of.batch, of.length), "int32", at, Sharding((DATA, ()))), kept=True) for at in everywhere]
     kept = [
         [[graph.arg(value) for value in _kept(segment.part, where, at)] for segment in of.segments]
         for at, where in enumerate(of.slices)
@@ -43,19 +40,11 @@ def islands(of: Islands, pricing: Pricing) -> Step:
     for at in everywhere:
         for number, segment in enumerate(of.segments):
             mine = passed[at][0][number]
-            shares = [
-                mine,
-                *(gradients[number] for other, (gradients, _) in enumerate(passed) if other != at),
-            ]
+            shares = [mine, *(gradients[number] for other, (gradients, _) in enumerate(passed) if other != at)]
             values = [graph.type(ref) for ref in kept[at][number]]
             master, _, state = kept[at][number]
             results += graph.call(
-                segment.update,
-                at,
-                [master, state, *shares],
-                values,
-                donate=(0, 1),
-                name=f"update {at} {number}",
+                segment.update, at, [master, state, *shares], values, donate=(0, 1), name=f"update {at} {number}"
             )
     return graph.step([*results, passed[0][1]], of.batch * of.length * len(of.slices))
 
@@ -67,18 +56,12 @@ def _passes(graph: Graph, of: Islands, at: int, read: Ref, weights: Sequence[Ref
     for number, segment in enumerate(of.segments):
         out = Value((of.batch, of.length, segment.part.model.d_model), "bfloat16", at, wide)
         layers = Value((segment.part.layers, *out.shape), "bfloat16", at, Sharding(((), *wide.dims)))
-        x, kept = graph.call(
-            segment.forward, at, [weights[number], x], [out, layers], name=f"forward {at} {number}"
-        )
+        x, kept = graph.call(segment.forward, at, [weights[number], x], [out, layers], name=f"forward {at} {number}")
         saved.append(kept)
     loss = x
     for number, segment in reversed(list(enumerate(of.segments))):
         part, ends = segment.part, [read] * (segment.part.first + segment.part.last)
-        made = (
-            [_gradients(part, of, at)]
-            + [graph.type(x)] * (not part.first)
-            + [Value((), "float32", at)] * part.last
-        )
+        made = [_gradients(part, of, at)] + [graph.type(x)] * (not part.first) + [Value((), "float32", at)] * part.last
         inputs = [weights[number], saved.pop(), x, *ends]
         done = graph.call(segment.backward, at, inputs, made, donate=(1, 2), name=f"backward {at} {number}")
         gradients[number] = done.pop(0)

@@ -78,7 +78,7 @@ class _Written:
         outputs = [self.graph.type(self.gradients[at])] + [x] * (at > 0)
         done = self.graph.call(
             self.of.stages[at].backward, at, inputs, outputs, donate=given_up, name=f"backward {at} {microbatch}"
-        )  # fmt: skip
+        )
         self.gradients[at] = done[0]
         if at:
             self.back[at, microbatch] = done[1]
@@ -87,9 +87,7 @@ class _Written:
         master, _, state, _ = self.kept[at]
         inputs = [master, state, self.gradients[at]]
         values = [self.graph.type(ref) for ref in self.kept[at]]
-        return self.graph.call(
-            self.of.stages[at].update, at, inputs, values, donate=(0, 1, 2), name=f"update {at}"
-        )
+        return self.graph.call(self.of.stages[at].update, at, inputs, values, donate=(0, 1, 2), name=f"update {at}")
 
     def _batch(self, at: int) -> Value:
         rows = self.of.microbatches * self.of.batch

@@ -35,17 +35,11 @@ SEED_ROW: dict[str, Any] = {"model": "LM-3B", "cores": 128, "stages": 4, "microb
 PRINTED = 133.7e3  # tokens a second of that row
 
 LENGTH = Option("length", 1024, "tokens of a sequence, which the paper does not print", least=16)
-EFFICIENCY = Option(
-    "efficiency", 0.0, "the chip's efficiency against its compiler's estimate; 0: as fitted", least=0
-)
-PROFILE = Option(
-    "profile", "paper", "host costs: paper, seaway, a TOML file, or changed: paper:send*2+step=5us"
-)
+EFFICIENCY = Option("efficiency", 0.0, "the chip's efficiency against its compiler's estimate; 0: as fitted", least=0)
+PROFILE = Option("profile", "paper", "host costs: paper, seaway, a TOML file, or changed: paper:send*2+step=5us")
 SEED = Option("seed", 0, "seed of all random draws")
 STEPS = Option("steps", 2, "training steps; the first fills pipelines and is not counted", least=2)
-IN_PARTS = Option(
-    "parts", True, "run each row again without control and transfers, to find the parts of its time"
-)
+IN_PARTS = Option("parts", True, "run each row again without control and transfers, to find the parts of its time")
 
 
 class Fit(msgspec.Struct, frozen=True):
@@ -94,9 +88,7 @@ def pipelined(point: dict[str, Any]) -> Measured:
     setup = setups.cluster(point["cores"], point["islands"])
     slices = setups.stages(setup, point["stages"])
     count = point["microbatches"]
-    _divides(
-        point["batch"], count * slices[0].devices, f"{count} micro-batches over {slices[0].devices} cores"
-    )
+    _divides(point["batch"], count * slices[0].devices, f"{count} micro-batches over {slices[0].devices} cores")
     batch = point["batch"] // count
     waiting = jobs.waiting_last(point["schedule"], point["stages"], count)
     costed = jobs.stages(point["model"], slices[0].devices, point["stages"], batch, point["length"], waiting)

@@ -33,13 +33,7 @@ def stages(setup: Setup, count: int) -> list[SliceSpec]:
     block = (short, 2 * long)
     tiles = all(size % part == 0 for size, part in zip(torus, block, strict=True))
     return [
-        SliceSpec(
-            f"stage {at}",
-            each,
-            block if tiles else (),
-            island=names[at * len(names) // count],
-            exclusive=True,
-        )
+        SliceSpec(f"stage {at}", each, block if tiles else (), island=names[at * len(names) // count], exclusive=True)
         for at in range(count)
     ]
 
@@ -54,9 +48,7 @@ def whole(setup: Setup, split: int) -> list[SliceSpec]:
     for at, island in enumerate(setup.cluster.islands):
         rows, columns = island.torus
         if columns % split:
-            raise BadOption(
-                f"{split} cores to a matrix do not divide the {columns} along a side of {setup.name}"
-            )
+            raise BadOption(f"{split} cores to a matrix do not divide the {columns} along a side of {setup.name}")
         mesh = (rows, columns // split, split)
         found.append(SliceSpec(f"island {at}", island.devices, mesh, island=island.name))
     return found

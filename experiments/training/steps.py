@@ -50,9 +50,7 @@ class Pricing:
     def computation(self, job: Job) -> Computation:
         self.cost(job)
         kernel = self.kernels[job.key]
-        return Computation(
-            job.key, job.key, kernel.duration, temp=kernel.temp, collective=bool(kernel.collectives)
-        )
+        return Computation(job.key, job.key, kernel.duration, temp=kernel.temp, collective=bool(kernel.collectives))
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -94,15 +92,7 @@ class Graph:
         expects = tuple(msgspec.structs.replace(self._types[ref], slice=on) for ref in inputs)
         at = len(self.nodes)
         self.nodes.append(
-            Node(
-                name or job.key,
-                self._computations[job.key],
-                on,
-                tuple(inputs),
-                expects,
-                tuple(outputs),
-                donate,
-            )
+            Node(name or job.key, self._computations[job.key], on, tuple(inputs), expects, tuple(outputs), donate)
         )
         refs = [Out(at, number) for number in range(len(outputs))]
         self._types |= dict(zip(refs, outputs, strict=True))
@@ -111,22 +101,14 @@ class Graph:
     def step(self, results: Iterable[Ref], tokens: int) -> Step:
         taken = tuple(index for index in range(len(self.args)) if index not in self._kept)
         program = Program(
-            self.name,
-            self.slices,
-            tuple(self._listed),
-            tuple(self.args),
-            tuple(self.nodes),
-            tuple(results),
-            taken,
+            self.name, self.slices, tuple(self._listed), tuple(self.args), tuple(self.nodes), tuple(results), taken
         )
         return Step(self._start(), program, self.pricing.kernels, tokens, self.pricing.sources)
 
     def _start(self) -> Program:
         """The program that makes each argument on its slice, in 1 ns."""
         make = Computation(f"{self.name}: start", f"{self.name}: start", 1, collective=False)
-        nodes = tuple(
-            Node(f"start {at}", 0, value.slice, (), (), (value,)) for at, value in enumerate(self.args)
-        )
+        nodes = tuple(Node(f"start {at}", 0, value.slice, (), (), (value,)) for at, value in enumerate(self.args))
         return Program(
             f"{self.name}: start", self.slices, (make,), (), nodes, tuple(Out(at) for at in range(len(nodes)))
         )
@@ -138,9 +120,7 @@ class Graph:
 def spmd(job: Job, where: SliceSpec, tokens: int, pricing: Pricing) -> Step:
     graph = Graph(job.key, [where], pricing)
     kept = graph.arg(on_all(where, pricing.cost(job).memory.argument, "uint8", 0))
-    state, loss = graph.call(
-        job, 0, [kept], [graph.type(kept), Value((), "float32", 0)], donate=(0,), name="step"
-    )
+    state, loss = graph.call(job, 0, [kept], [graph.type(kept), Value((), "float32", 0)], donate=(0,), name="step")
     return graph.step([state, loss], tokens)
 
 

@@ -15,9 +15,7 @@ def initialize() -> None:
 
     bridge: Any = importlib.import_module("jax._src.xla_bridge")
     target = jax.config.read("jax_backend_target")  # type: ignore[no-untyped-call]
-    if (
-        not target or "proxy" in bridge._backend_factories
-    ):  # JAX 0.12 has it, and so does who uses pathwaysutils
+    if not target or "proxy" in bridge._backend_factories:  # JAX 0.12 has it, and so does who uses pathwaysutils
         return
 
     def client() -> Any:

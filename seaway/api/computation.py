@@ -65,9 +65,7 @@ class Computation(ABC, Generic[R_co]):
     def __call__(self: Computation[jax.Array], *args: Any, **kwargs: Any) -> Array: ...
 
     @overload
-    def __call__(
-        self: Computation[tuple[jax.Array, jax.Array]], *args: Any, **kwargs: Any
-    ) -> tuple[Array, Array]: ...
+    def __call__(self: Computation[tuple[jax.Array, jax.Array]], *args: Any, **kwargs: Any) -> tuple[Array, Array]: ...
 
     @overload
     def __call__(
@@ -168,9 +166,7 @@ class Computation(ABC, Generic[R_co]):
     ) -> tuple[tuple[tuple[int | str, Any], ...], list[Any], dict[str, Any]]:
         if not self._static and not self._static_names:
             return (), list(args), kwargs
-        statics: dict[int | str, Any] = {
-            number: args[number] for number in self._static if number < len(args)
-        }
+        statics: dict[int | str, Any] = {number: args[number] for number in self._static if number < len(args)}
         statics |= {name: kwargs[name] for name in self._static_names if name in kwargs}
         for where, value in statics.items():
             if not isinstance(value, Hashable):

@@ -243,9 +243,7 @@ def type_name(computation: JitComputation[Any]) -> str:
 
 
 @overload
-def jit(
-    fn: Callable[..., Any], *, irregular: Literal[True], **options: Unpack[JitOptions]
-) -> JitComputation[Any]: ...
+def jit(fn: Callable[..., Any], *, irregular: Literal[True], **options: Unpack[JitOptions]) -> JitComputation[Any]: ...
 
 
 @overload
@@ -303,9 +301,7 @@ def jit(
         return functools.partial(jit, **options)  # a decorator
     called = name or str(getattr(fn, "__name__", type(fn).__name__))
     if max_shape is not None and not irregular:
-        raise ValueError(
-            f"sw.jit({called}, max_shape=...) bounds what irregular=True makes; give both or neither"
-        )
+        raise ValueError(f"sw.jit({called}, max_shape=...) bounds what irregular=True makes; give both or neither")
     static, static_names = _statics(fn, as_numbers(static_argnums), _as_names(static_argnames))
     return JitComputation(
         fn, called, as_slice(devices, f"sw.jit({called})"), in_shardings=in_shardings,
@@ -316,9 +312,7 @@ def jit(
 
 
 @overload
-def pmap(
-    fn: Callable[..., T], axis_name: str | None = None, **options: Unpack[PmapOptions]
-) -> JitComputation[T]: ...
+def pmap(fn: Callable[..., T], axis_name: str | None = None, **options: Unpack[PmapOptions]) -> JitComputation[T]: ...
 
 
 @overload

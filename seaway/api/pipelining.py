@@ -35,12 +35,7 @@ class Stage(NamedTuple):
 
 
 def stage(
-    fn: Callable[..., Any],
-    devices: Slice | int,
-    *,
-    parameters: Any = None,
-    data: Any = None,
-    name: str | None = None,
+    fn: Callable[..., Any], devices: Slice | int, *, parameters: Any = None, data: Any = None, name: str | None = None
 ) -> Stage:
     """Make a stage of a pipeline: `fn` on a slice.
 
@@ -67,9 +62,7 @@ class Pipeline:
         self._backward = [self._backwards(number) for number in range(len(self.stages) - 1)]
         self._last: dict[int, JitComputation[Any]] = {}  # the last stage's, by how many targets it takes
         self._add = [self._of(each, "add", _add, "pp", "p", donate_argnums=0) for each in self.stages]
-        self._mean = [
-            self._of(each, "mean", self._divided, "p", "p", donate_argnums=0) for each in self.stages
-        ]
+        self._mean = [self._of(each, "mean", self._divided, "p", "p", donate_argnums=0) for each in self.stages]
         mean = lambda losses: sum(losses) / microbatches  # noqa: E731
         self._mean_loss = jit(mean, devices=self.stages[-1].slice, name=f"{name} loss")
         self.program: Program[..., tuple[Any, list[Tree]]] = program(self._step, name=name)
@@ -89,9 +82,7 @@ class Pipeline:
 
     # --- the program ------------------------------------------------------------------------------------------
 
-    def _step(
-        self, parameters: list[Tree], inputs: Tree, targets: tuple[Tree, ...]
-    ) -> tuple[Any, list[Tree]]:
+    def _step(self, parameters: list[Tree], inputs: Tree, targets: tuple[Tree, ...]) -> tuple[Any, list[Tree]]:
         """Traced once: calls in the order of the schedule are the order of each stage's devices."""
         last = len(self.stages) - 1
         reads: dict[tuple[int, int], Tree] = {(0, m): x for m, x in enumerate(self._cut_inputs(inputs))}
@@ -110,9 +101,7 @@ class Pipeline:
                 loss, gradient, back = of_last(parameters[number], x, *wants[micro])
                 losses.append(loss)
             else:
-                gradient, back = self._backward[number](
-                    parameters[number], x, comes_back.pop((number, micro))
-                )
+                gradient, back = self._backward[number](parameters[number], x, comes_back.pop((number, micro)))
             if number:
                 comes_back[number - 1, micro] = back
             del reads[number, micro]
@@ -145,9 +134,7 @@ class Pipeline:
         if found is None:
             of, several = self.stages[-1], len(self.stages) > 1
             backward, takes = _last_backward(of.fn, differentiate=several), "pd" + "d" * targets
-            found = self._last[targets] = self._of(
-                of, "backward", backward, takes, "-pd" if several else "-p-"
-            )
+            found = self._last[targets] = self._of(of, "backward", backward, takes, "-pd" if several else "-p-")
         return found
 
     def _cutter(self, of: Stage, what: str) -> JitComputation[Any]:

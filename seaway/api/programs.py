@@ -59,9 +59,7 @@ class Program(Generic[P, R_co]):
         statics = tuple((number, args[number]) for number in sorted(self._static) if number < len(args))
         dynamic = [None if number in self._static else arg for number, arg in enumerate(args)]
         leaves, tree = trees.flatten((dynamic, kwargs))
-        types = tuple(
-            [leaf_aval(leaf, f"{self.name}(): argument leaf {at}") for at, leaf in enumerate(leaves)]
-        )
+        types = tuple([leaf_aval(leaf, f"{self.name}(): argument leaf {at}") for at, leaf in enumerate(leaves)])
         key = (tree, types, statics)
         found = self._known.get(key)
         if found is None:
@@ -99,9 +97,7 @@ def program(fn: Callable[P, T], **options: Unpack[ProgramOptions]) -> Program[P,
 
 
 @overload
-def program(
-    fn: None = None, **options: Unpack[ProgramOptions]
-) -> Callable[[Callable[P, T]], Program[P, T]]: ...
+def program(fn: None = None, **options: Unpack[ProgramOptions]) -> Callable[[Callable[P, T]], Program[P, T]]: ...
 
 
 def program(

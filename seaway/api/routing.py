@@ -53,9 +53,7 @@ def route(
     target = home if devices is None else as_slice(devices, "sw.route")
     for each in rows:
         if not each.shape or to.shape != each.shape[:1] or "int" not in to.dtype:
-            raise ValueError(
-                f"sw.route(x, dest): dest is one whole number a row of x; x is {each!r}, dest {to!r}"
-            )
+            raise ValueError(f"sw.route(x, dest): dest is one whole number a row of x; x is {each!r}, dest {to!r}")
     if to.shape[0] % home.devices:
         raise ValueError(f"sw.route: the {to.shape[0]} rows of x do not divide by {home!r}")
     if capacity is not None and capacity < 1:
@@ -73,9 +71,7 @@ def route(
 class _Plan:
     """Pack, exchange, unpack."""
 
-    def __init__(
-        self, name: str, x: tuple[Aval, ...], dest: Aval, home: Slice, target: Slice, room: int
-    ) -> None:
+    def __init__(self, name: str, x: tuple[Aval, ...], dest: Aval, home: Slice, target: Slice, room: int) -> None:
         self.name, self.x, self.dest, self.home, self.target, self.room = name, x, dest, home, target, room
         self.words = HEAD + sum(map(words_of, x))
         self.packed = aval((dest.shape[0], self.words), "int32")
@@ -115,9 +111,7 @@ class _Plan:
         for shard in range(shards):
             mine = rows[rows[:, 0] == shard]
             if len(mine) > room:
-                raise ValueError(
-                    f"{len(mine)} rows go to shard {shard}, and its capacity is {room}; raise `capacity`"
-                )
+                raise ValueError(f"{len(mine)} rows go to shard {shard}, and its capacity is {room}; raise `capacity`")
             made[shard * room : shard * room + len(mine)] = mine
         return made
 

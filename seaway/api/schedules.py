@@ -38,10 +38,7 @@ def one_forward_one_backward(stages: int, microbatches: int) -> list[list[StageT
     return lists
 
 
-SCHEDULES: dict[str, Callable[[int, int], list[list[StageTask]]]] = {
-    "gpipe": gpipe,
-    "1f1b": one_forward_one_backward,
-}
+SCHEDULES: dict[str, Callable[[int, int], list[list[StageTask]]]] = {"gpipe": gpipe, "1f1b": one_forward_one_backward}
 
 
 def merged(lists: list[list[StageTask]]) -> Iterator[StageTask]:

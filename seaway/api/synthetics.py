@@ -39,9 +39,7 @@ class SyntheticComputation(Computation[Any]):
         args, kwargs = shape.fill(shape.leaves)
         where = f"sw.synthetic {self.name!r}"
         given = tuple(args) if not kwargs else (*args, kwargs)
-        prefix = (
-            tuple(self._in) if isinstance(self._in, tuple | list) and not is_entry(self._in) else self._in
-        )
+        prefix = tuple(self._in) if isinstance(self._in, tuple | list) and not is_entry(self._in) else self._in
         entries = trees.spread(prefix, given, f"{where}: in_shardings", is_entry)
         expects = tuple(
             resolve(entry, self.slice, aval, f"{where}: in_shardings, leaf {number}")
@@ -124,9 +122,7 @@ def synthetic(
         )  # fmt: skip
         kernel = Kernel(name, nanoseconds(who, "duration", duration), moved, nbytes(who, "temp", temp))
     if not kernel.duration and not kernel.collectives:
-        raise ValueError(
-            f"{who} takes no time; give it a duration, like '330us', or a collective, allreduce='4B'"
-        )
+        raise ValueError(f"{who} takes no time; give it a duration, like '330us', or a collective, allreduce='4B'")
     waits = home.devices > 1 if collective is None else collective
     return SyntheticComputation(
         name, home, kernel, out=out, in_shardings=in_shardings, out_shardings=out_shardings, irregular=irregular,

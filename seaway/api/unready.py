@@ -92,7 +92,5 @@ def _flat_shapes(shapes: Any, tree: trees.Treedef) -> list[Any]:
 
 def _fit(rows: Any, bound: Aval, name: str) -> Any:
     if len(rows) > bound.shape[0]:
-        raise ValueError(
-            f"sw.jit {name!r} made {len(rows)} rows, and max_shape bounds them at {bound.shape[0]}"
-        )
+        raise ValueError(f"sw.jit {name!r} made {len(rows)} rows, and max_shape bounds them at {bound.shape[0]}")
     return rows

@@ -22,9 +22,7 @@ def add(commands: Any) -> None:
     option = parser.add_argument
     option("--out", type=Path, required=True, metavar="FILE.toml", help="the cluster file")
     option("--force", action="store_true", help="overwrite FILE.toml if it exists")
-    option(
-        "--platform", choices=PLATFORMS, default="cpu", help="kind of devices, as in sw.local (default: cpu)"
-    )
+    option("--platform", choices=PLATFORMS, default="cpu", help="kind of devices, as in sw.local (default: cpu)")
     option("--hosts", type=int, help="hosts, as in sw.local (default: 2; for cuda and tpu 1)")
     option("--devices-per-host", type=int, default=1, metavar="N", help="devices of each host (default: 1)")
     option("--quick", action="store_true", help="take a quarter of the time, with wider spreads")
@@ -45,9 +43,7 @@ def run(given: argparse.Namespace) -> int:
         raise ValueError(f"--out {out}: there is no folder {out.parent}")
     hosts = given.hosts if given.hosts is not None else 1 if given.platform in ("cuda", "tpu") else 2
     begun = time.monotonic()
-    made = calibrate(
-        given.platform, hosts, given.devices_per_host, given.quick, lambda text: print(text, flush=True)
-    )
+    made = calibrate(given.platform, hosts, given.devices_per_host, given.quick, lambda text: print(text, flush=True))
     print("\n".join(made.table()))
     for each in made.warnings:
         print(f"warning: {each}: the machine was busy with other work; measure again when it is idle")

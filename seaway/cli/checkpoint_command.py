@@ -62,7 +62,5 @@ def _verified(step: Path) -> bool:
     elif found.summed:
         print(f"{step}: {size}, all as saved", flush=True)
     else:
-        print(
-            f"{step}: {size}, all files are there, but not all have checksums: damage is not noticed; save it anew"
-        )
+        print(f"{step}: {size}, all files are there, but not all have checksums: damage is not noticed; save it anew")
     return not damaged

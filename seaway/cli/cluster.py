@@ -24,10 +24,7 @@ from ..wording import plural
 from .status import look, table
 
 READY = 60.0  # seconds for all hosts of `up` to join
-EVERY, SOON = (
-    0.2,
-    0.02,
-)  # seconds between checks that all processes live; that the controller has printed its address
+EVERY, SOON = (0.2, 0.02)  # seconds between checks that all processes live; that the controller has printed its address
 
 
 def add(commands: Any) -> None:
@@ -127,14 +124,7 @@ class UpProcesses:
     def _start_controller(self) -> Child:
         """Start the controller; after the first time, at the same address and with the state left behind."""
         given = self._given
-        words = [
-            "--bind",
-            self.address,
-            "--policy",
-            given.policy,
-            "--state",
-            str(self._folder / "controller"),
-        ]
+        words = ["--bind", self.address, "--policy", given.policy, "--state", str(self._folder / "controller")]
         words += ["--window", str(given.window), *self._token]
         words += ["--metrics-port", given.metrics_port] if given.metrics_port else []
         words += ["--cluster", given.cluster] if given.cluster else []

@@ -25,8 +25,7 @@ ALLOWED_TO_ONESELF = ("AllocateBuffer",)  # jnp.empty: shows what this process's
 
 def add(commands: Any) -> None:
     door = commands.add_parser(
-        "door",
-        help="serve unmodified JAX programs, which find it through three variables of their environment",
+        "door", help="serve unmodified JAX programs, which find it through three variables of their environment"
     )
     option = door.add_argument
     option(
@@ -124,23 +123,14 @@ def _serve(given: argparse.Namespace, address: str, memory: int | None) -> None:
     if cluster is not None:
         spans = door_spans_of()
         try:
-            run_cluster_door(
-                address, cluster, more=more, ready=_say, watch=None if spans is None else spans.watch
-            )
+            run_cluster_door(address, cluster, more=more, ready=_say, watch=None if spans is None else spans.watch)
         finally:
             if spans is not None:
                 spans.close()
     elif simulated is not None:
         door_simulation.serve(simulated, given.trace, rules, memory, _say)
     else:
-        run_door(
-            address,
-            devices=given.devices,
-            rules=rules,
-            trusted=given.trust_programs,
-            memory=memory,
-            ready=_say,
-        )
+        run_door(address, devices=given.devices, rules=rules, trusted=given.trust_programs, memory=memory, ready=_say)
 
 
 def _cluster(given: argparse.Namespace) -> ServedCluster:
@@ -152,9 +142,8 @@ def _cluster(given: argparse.Namespace) -> ServedCluster:
     except AccessRefused as refused:
         raise SeawayError(f"--connect {given.connect}: {refused}") from None
     return ServedCluster(
-        place, access, given.devices or 0, given.island, given.name or _user(), given.weight, given.priority,
-        given.wait,
-    )  # fmt: skip
+        place, access, given.devices or 0, given.island, given.name or _user(), given.weight, given.priority, given.wait
+    )
 
 
 def _user() -> str:

@@ -36,7 +36,7 @@ def add(door: argparse.ArgumentParser) -> None:
     for each, metavar, words in (
         ("--policy", "POLICY", f"{HELP} (default: fifo)"),
         ("--profile", "PROFILE", "host costs: paper, seaway, or a TOML file (default: the cluster file's, or paper)"),
-    ):  # fmt: skip
+    ):
         option(each, default="", metavar=metavar, help=f"with --simulate: {words}")
     option(
         "--values", choices=("shapes", "compute"),
@@ -54,17 +54,13 @@ def add(door: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def prepared(
-    given: argparse.Namespace, name: str, address: str
-) -> tuple[Session, dict[str, ServedSimulation]]:
+def prepared(given: argparse.Namespace, name: str, address: str) -> tuple[Session, dict[str, ServedSimulation]]:
     """A session on the cluster that is to be simulated, and what programs get of it, by the door's addresses. `name`:
     of programs at its own address."""
     from ..sessions.simulated import simulate
 
     policy: Any = policy_from(given.policy or "fifo")
-    session = simulate(
-        given.simulate, policy=policy, profile=given.profile or None, seed=given.seed, progress=False
-    )
+    session = simulate(given.simulate, policy=policy, profile=given.profile or None, seed=given.seed, progress=False)
     setup = session.simulation.setup
     try:
         devices = session_devices_of(setup.cluster, given.devices or 0, given.island)
@@ -139,12 +135,7 @@ def serve(
     names = iter([each.name if len(doors) > 1 else "" for each in doors.values()])
     try:
         serve_simulation(
-            session,
-            doors,
-            trace=trace,
-            rules=rules,
-            memory=memory,
-            ready=lambda address: ready(address, next(names)),
+            session, doors, trace=trace, rules=rules, memory=memory, ready=lambda address: ready(address, next(names))
         )
     except FileExistsError as error:
         raise SeawayError(f"--trace {trace}: {error}") from None

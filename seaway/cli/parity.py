@@ -25,16 +25,11 @@ def add(commands: Any) -> None:
         description="Runs PROGRAM as __main__ in a simulated session and on real devices of this machine, with the "
         "same cluster, policy and settings. Compares the scheduler's decisions and the commands that devices received. "
         "The exit status is 0 if all are equal.",
-        epilog="The program's own arguments come after `--`. "
-        "Example: seaway parity step.py --hosts 4 --policy stride",
+        epilog="The program's own arguments come after `--`. Example: seaway parity step.py --hosts 4 --policy stride",
     )
     option = parser.add_argument
     option("program", type=Path, help="a Python file")
-    option(
-        "--cluster",
-        default="",
-        help="C, 2xv3-64, ..., or a TOML file; default: made from the next three options",
-    )
+    option("--cluster", default="", help="C, 2xv3-64, ..., or a TOML file; default: made from the next three options")
     option("--hosts", type=int, help="hosts on each island (2)")
     option("--devices-per-host", type=int, help="devices of each host (2)")
     option("--islands", type=int, help="islands (1)")
@@ -54,18 +49,14 @@ def run(given: argparse.Namespace) -> int:
     for name, number in names.items():
         if number is not None and number < 1:
             raise ValueError(f"--{name.replace('_', '-')} {number}: at least 1")
-    setup = parity_runs.setup_of(
-        given.cluster, **{key: value for key, value in names.items() if value is not None}
-    )
+    setup = parity_runs.setup_of(given.cluster, **{key: value for key, value in names.items() if value is not None})
     shape = parity_runs.ParityShape(
         setup, policy_from(given.policy), given.platform, dispatch=given.dispatch, profile=given.profile,
         values="shapes" if given.platform == "timed" else "compute",
     )  # fmt: skip
     cluster = shape.cluster
     islands, hosts = plural(len(cluster.islands), "island"), plural(cluster.hosts, "host")
-    print(
-        f"{islands}, {hosts}, {plural(cluster.devices, 'device')} ({given.platform}); policy {given.policy}"
-    )
+    print(f"{islands}, {hosts}, {plural(cluster.devices, 'device')} ({given.platform}); policy {given.policy}")
 
     ran: list[Copy] = []
 

@@ -40,9 +40,7 @@ def add(commands: Any) -> None:
         description="Feeds the log's events to a fresh controller, and compares its commands with the recorded "
         "ones. The exit status is 0 if all are equal, to the byte.",
     )
-    again.add_argument(
-        "--stop", type=int, metavar="N", help="stop after event N, and show the controller's state"
-    )
+    again.add_argument("--stop", type=int, metavar="N", help="stop after event N, and show the controller's state")
     again.add_argument("--policy", default="", metavar="POLICY",
                        help="the policy, if it is none of Seaway's or of an installed package: FILE.py:NAME or "
                        "module:NAME. Its code runs: a log itself can name none")  # fmt: skip
@@ -51,9 +49,7 @@ def add(commands: Any) -> None:
     for parser in (reader, again):
         parser.add_argument("log", type=Path, metavar="LOG")
         parser.add_argument(
-            "--partial",
-            action="store_true",
-            help="accept a log that was cut short, and read it as far as it goes",
+            "--partial", action="store_true", help="accept a log that was cut short, and read it as far as it goes"
         )
     reader.add_argument("--first", type=int, default=0, metavar="N", help="from event N on")
     reader.add_argument("--last", type=int, metavar="N", help="up to event N")

@@ -35,19 +35,14 @@ def add(commands: Any) -> None:
     where("--cluster", default="A", help="A, B, C, v4-512, 2xv3-1024, ..., or a TOML file (default: A)")
     where("--hosts", type=int, help="hosts on each island, instead of the cluster's")
     where("--islands", type=int, help="islands, instead of the cluster's")
-    where(
-        "--profile", help="host costs: paper, seaway, or a TOML file (default: the cluster file's, or paper)"
-    )
+    where("--profile", help="host costs: paper, seaway, or a TOML file (default: the cluster file's, or paper)")
     where("--fidelity", choices=("cohort", "exact"), default="cohort", help="default: cohort")
     where("--dispatch", choices=("parallel", "sequential"), default="parallel", help="default: parallel")
     where("--seed", type=int, default=0, help="same seed, same trace (default: 0)")
     where("--noise", default="", metavar="KEY=VALUE,...", help="latency=5us,compute=0.05,stragglers=0.01")
     who = parser.add_argument_group("who runs it").add_argument
     who("--clients", type=int, metavar="N", help="run N copies of the program, each as a client")
-    who(
-        "--policy", default="fifo",
-        help=f"{HELP}; or weights, one for each client (stride:1,2,4,8)",
-    )  # fmt: skip
+    who("--policy", default="fifo", help=f"{HELP}; or weights, one for each client (stride:1,2,4,8)")
     what = parser.add_argument_group("what it computes").add_argument
     what("--values", choices=("shapes", "compute"), default="shapes",
                       help="contents: none, or computed on this machine's CPU (default: shapes)")  # fmt: skip
@@ -165,9 +160,7 @@ def _number(text: str) -> int | float | str:
 def _run_all(session: Session, copies: list[Copy]) -> None:
     name = copies[0].path.stem
     names = [name] if len(copies) == 1 else [f"{name}-{number}" for number in range(len(copies))]
-    tasks = [
-        session.spawn(copy, name=each, weight=copy.weight) for copy, each in zip(copies, names, strict=True)
-    ]
+    tasks = [session.spawn(copy, name=each, weight=copy.weight) for copy, each in zip(copies, names, strict=True)]
     for task in tasks:
         task.join()
 

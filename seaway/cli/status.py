@@ -25,15 +25,11 @@ LATE = 3  # late gangs shown in an island's row
 
 def add(commands: Any) -> None:
     status = commands.add_parser("status", help="show a cluster's islands, hosts, clients, and what is late")
-    status.add_argument(
-        "address", nargs="?", default="127.0.0.1:29000", help="the controller's address (%(default)s)"
-    )
+    status.add_argument("address", nargs="?", default="127.0.0.1:29000", help="the controller's address (%(default)s)")
     status.add_argument("--json", action="store_true", help="print JSON, for scripts")
     add_access(status)
     status.set_defaults(run=_status)
-    cancel = commands.add_parser(
-        "cancel", help="end a client's runs; the client stays connected and keeps its buffers"
-    )
+    cancel = commands.add_parser("cancel", help="end a client's runs; the client stays connected and keeps its buffers")
     cancel.add_argument("address", help="the controller's address")
     cancel.add_argument("client", help="the client's number or name, as `seaway status` shows them")
     cancel.add_argument(
@@ -138,9 +134,7 @@ def _reserved(islands: list[dict[str, Any]]) -> list[str]:
     lines = []
     for island in islands:
         for each in island.get("reserved", ())[:WAITS]:
-            gang = ", ".join(
-                filter(None, (f"program {each['program']!r}" if each["program"] else "", each["node"]))
-            )
+            gang = ", ".join(filter(None, (f"program {each['program']!r}" if each["program"] else "", each["node"])))
             whose = f" for {gang} of client {each['client']!r}" if gang else ""
             lines.append(
                 f"reserved for {each['seconds']:.0f} s: devices {each['devices']} of island {island['name']!r}{whose}"
@@ -159,9 +153,7 @@ def _stalls(found: dict[str, Any]) -> list[str]:
         lines.append("  and other waits")
     for each in found["refused"]:
         where = f" for island {each['island']!r}" if each["island"] else ""
-        lines.append(
-            f"refused {each['seconds_ago']:.0f} s ago: agent {each['agent']!r}{where}: {each['reason']}"
-        )
+        lines.append(f"refused {each['seconds_ago']:.0f} s ago: agent {each['agent']!r}{where}: {each['reason']}")
     return lines
 
 

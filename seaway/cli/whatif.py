@@ -26,9 +26,7 @@ def add(commands: Any) -> None:
     )
     option = parser.add_argument
     option("log", type=Path, metavar="LOG", help="an event log, from record= or seaway controller --record")
-    option(
-        "--partial", action="store_true", help="accept a log that was cut short, and use it as far as it goes"
-    )
+    option("--partial", action="store_true", help="accept a log that was cut short, and use it as far as it goes")
     option("--recorded-policy", default="", metavar="FILE.py:NAME",
                         help="the policy of the recorded run, if it was a program's own")  # fmt: skip
     what = parser.add_argument_group("what is changed").add_argument
@@ -117,9 +115,7 @@ def _changed(given: argparse.Namespace, recorded: Workload, known: Setup | None)
         if value is not None and value < 1:
             raise ValueError(f"--{key} {value}: at least 1")
     if given.cluster:
-        setup = hardware.load(
-            given.cluster, **{key: value for key, value in shape.items() if value is not None}
-        )
+        setup = hardware.load(given.cluster, **{key: value for key, value in shape.items() if value is not None})
     else:
         setup = changed_setup(recorded.cluster, given.hosts, given.islands, known)
     costs = _profile(given, setup, known)
@@ -133,10 +129,8 @@ def _changed(given: argparse.Namespace, recorded: Workload, known: Setup | None)
         make, weights = _policy_of(policy, recorded)
         title = ", ".join(filter(None, (policy, *rest)))
         found.append(
-            Settings(
-                title, setup, make, config, costs, weights, given.dispatch, given.open_loop, given.anywhere
-            )
-        )  # fmt: skip
+            Settings(title, setup, make, config, costs, weights, given.dispatch, given.open_loop, given.anywhere)
+        )
     return found
 
 

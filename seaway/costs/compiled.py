@@ -28,9 +28,7 @@ from .topologies import NAME, Topology, check_devices, find, rates
 
 TIMEOUT = 900.0
 MOST = 16384  # virtual devices
-PARTITIONED = (
-    "all-reduce-promotion"  # the text is taken before this pass: later ones turn bf16 into f32 for the CPU
-)
+PARTITIONED = "all-reduce-promotion"  # the text is taken before this pass: later ones turn bf16 into f32 for the CPU
 Target = tuple[str, Chip]  # of a price: its name, and its devices
 
 
@@ -123,9 +121,7 @@ def roofline_costs(
     def compute() -> Cost:
         flags = f"--xla_force_host_platform_device_count={lowered.devices}"
         try:
-            compiled = compile_in_child(
-                lowered, platform="cpu", xla_flags=flags, before=PARTITIONED, timeout=timeout
-            )
+            compiled = compile_in_child(lowered, platform="cpu", xla_flags=flags, before=PARTITIONED, timeout=timeout)
         except Failed as failed:
             raise CostError(f"XLA refused {lowered.name!r}: {failed.kind}: {failed}") from None
         return _by_rates(compiled, lowered, where, efficiency)
@@ -134,9 +130,7 @@ def roofline_costs(
     return cost_cache.cost(key, lowered.name, compute, refresh=refresh)
 
 
-def text_costs(
-    text: str, name: str, devices: int, *, chip: Chip, partitioned: bool, memory: Mapping[str, int]
-) -> Cost:
+def text_costs(text: str, name: str, devices: int, *, chip: Chip, partitioned: bool, memory: Mapping[str, int]) -> Cost:
     """Like `roofline_costs`, of HLO for one device that XLA has written for so many CPU devices.
 
     `partitioned`: it is as it was before the CPU's own passes. `memory`: by XLA's names, as "temp_size_in_bytes".

@@ -69,8 +69,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
             name=self.name,
             duration=self.duration,
             collectives=tuple(
-                Collective(one.kind, one.nbytes, one.groups, one.count, one.hidden)
-                for one in self.collectives
+                Collective(one.kind, one.nbytes, one.groups, one.count, one.hidden) for one in self.collectives
             ),
             temp=self.memory.temp,
             flops=self.flops,
@@ -93,9 +92,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         if not factor > 0:
             raise CostError(f"a cost is scaled by a positive number, not {factor!r}")
         duration = max(1, round(self.duration * factor))
-        exchanges = tuple(
-            msgspec.structs.replace(one, hidden=round(one.hidden * factor)) for one in self.collectives
-        )
+        exchanges = tuple(msgspec.structs.replace(one, hidden=round(one.hidden * factor)) for one in self.collectives)
         return msgspec.structs.replace(
             self, duration=duration, collectives=exchanges, notes=(*self.notes, f"time scaled by {factor:g}")
         )
@@ -148,9 +145,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
             lines.append(f"  on {where}: {self.flops:.4g} flops and {show_bytes(self.hbm_bytes)} moved, each")
         sizes = {kind: getattr(self.memory, kind) for kind in ("argument", "output", "temp", "peak")}
         if any(sizes.values()):
-            lines.append(
-                "  memory: " + ", ".join(f"{kind} {show_bytes(n)}" for kind, n in sizes.items() if n)
-            )
+            lines.append("  memory: " + ", ".join(f"{kind} {show_bytes(n)}" for kind, n in sizes.items() if n))
         lines += [f"  {describe(one)}" for one in self.collectives]
         lines += [f"  note: {text}" for text in self.notes] + [f"  warning: {text}" for text in self.warnings]
         return "\n".join(lines)
@@ -210,9 +205,7 @@ def synthetic(
         "all-reduce": allreduce, "all-gather": allgather, "reduce-scatter": reducescatter,
         "all-to-all": alltoall, "permute": permute,
     }  # fmt: skip
-    collectives = tuple(
-        _exchange(kind, amount, count) for kind, amount in asked.items() if amount is not None
-    )
+    collectives = tuple(_exchange(kind, amount, count) for kind, amount in asked.items() if amount is not None)
     cost = Cost.stated(duration_of(duration) * count, name)
     return msgspec.structs.replace(cost, collectives=collectives, memory=MemoryUse(temp=nbytes(temp, "temp")))
 

@@ -54,10 +54,7 @@ def work_of(jaxpr: Any, mesh: Sequence[int], used: Sequence[Sharding]) -> WorkEs
 def _beside(jaxpr: Any, var: Any) -> bool:
     """Whether anything but matrix products reads a value."""
     return any(out is var for out in jaxpr.outvars) or any(
-        _reads(jaxpr, equation, at)
-        for equation in jaxpr.eqns
-        for at, each in enumerate(equation.invars)
-        if each is var
+        _reads(jaxpr, equation, at) for equation in jaxpr.eqns for at, each in enumerate(equation.invars) if each is var
     )
 
 
@@ -68,8 +65,7 @@ def _reads(jaxpr: Any, equation: Any, at: int) -> bool:
     insides = _insides(equation)
     if insides:
         return any(
-            len(inside.invars) != len(equation.invars) or _beside(inside, inside.invars[at])
-            for inside in insides
+            len(inside.invars) != len(equation.invars) or _beside(inside, inside.invars[at]) for inside in insides
         )
     return equation.primitive.name not in FREE or any(_beside(jaxpr, out) for out in equation.outvars)
 
@@ -89,18 +85,14 @@ def _written(jaxpr: Any, made: Any) -> bool:
     if maker.primitive.name in LOOPS:
         return False
     size = _elements(made.aval)
-    return any(
-        _elements(var.aval) >= size and _written(jaxpr, var) for var in maker.invars if hasattr(var, "aval")
-    )
+    return any(_elements(var.aval) >= size and _written(jaxpr, var) for var in maker.invars if hasattr(var, "aval"))
 
 
 def _insides(equation: Any) -> list[Any]:
     """The jaxprs that an equation contains."""
     parameters = equation.params
     found = parameters.get("branches") or [
-        parameters[key]
-        for key in ("jaxpr", "call_jaxpr", "body_jaxpr", "cond_jaxpr", "fun_jaxpr")
-        if key in parameters
+        parameters[key] for key in ("jaxpr", "call_jaxpr", "body_jaxpr", "cond_jaxpr", "fun_jaxpr") if key in parameters
     ]
     return [getattr(each, "jaxpr", each) for each in found]
 

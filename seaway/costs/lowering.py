@@ -60,9 +60,7 @@ def lower(
     """Trace `fn(*args)`. `args`: pytrees of arrays or of `jax.ShapeDtypeStruct`s."""
     jax = _jax()
     if not isinstance(args, tuple | list):
-        raise CostError(
-            f"args is the tuple of the function's arguments, not a {type(args).__name__}: write (x,)"
-        )
+        raise CostError(f"args is the tuple of the function's arguments, not a {type(args).__name__}: write (x,)")
     args = tuple(args)
     given = _abstract_mesh(mesh, (args, in_shardings, out_shardings))
     specs = _shardings(in_shardings, args, given, "in_shardings")
@@ -126,9 +124,7 @@ def _abstract_mesh(mesh: object, where: object) -> Any:
         names = tuple(str(axis) for axis in mesh)
         types = (sharding.AxisType.Auto,) * len(names)  # its default differs between versions of JAX
         return sharding.AbstractMesh(tuple(mesh.values()), names, axis_types=types)
-    raise CostError(
-        f"mesh cannot be {mesh!r}; write each axis and its size, as in mesh={{'data': 8, 'model': 4}}"
-    )
+    raise CostError(f"mesh cannot be {mesh!r}; write each axis and its size, as in mesh={{'data': 8, 'model': 4}}")
 
 
 def _mesh_in(where: object) -> object:
@@ -200,11 +196,7 @@ def _described(leaf: Any, sharding: Any, mesh: Any) -> Any:
 @contextlib.contextmanager
 def quiet_start() -> Iterator[None]:
     """Let JAX start without libtpu's lines. Other lines printed meanwhile are printed afterwards."""
-    if (
-        importlib.util.find_spec("libtpu") is None
-        or any(Path(path).exists() for path in DEVICES)
-        or _started()
-    ):
+    if importlib.util.find_spec("libtpu") is None or any(Path(path).exists() for path in DEVICES) or _started():
         yield
         return
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")

@@ -62,17 +62,13 @@ def rates(chip: Chip, efficiency: float = 1.0) -> Rates:
 def find(text: str) -> Topology:
     match = NAME.fullmatch(text.strip())
     if match is None:
-        raise CostError(
-            f"no topology {text!r}; write a generation and its chips along each axis: {_examples(text)}"
-        )
+        raise CostError(f"no topology {text!r}; write a generation and its chips along each axis: {_examples(text)}")
     word, sizes = match[1].lower(), tuple(int(size) for size in match[2].split("x"))
     generation = GENERATIONS.get(ALIASES.get(word, word))
     if generation is None:
         near = get_close_matches(word, [*GENERATIONS, *ALIASES], 1, 0.4)
         hint = f"nearest: {ALIASES.get(near[0], near[0])!r}; " if near else ""
-        raise CostError(
-            f"no TPU generation {match[1]!r} in {text!r}; {hint}there is: {', '.join(GENERATIONS)}"
-        )
+        raise CostError(f"no TPU generation {match[1]!r} in {text!r}; {hint}there is: {', '.join(GENERATIONS)}")
     return _made(text, ALIASES.get(word, word), generation, sizes)
 
 

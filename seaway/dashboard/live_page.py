@@ -88,9 +88,7 @@ class TracePage(LivePage):
     """The page of what is over. A notebook keeps it, and `save` writes it as one file. Its link, once it was asked for,
     is served until this process ends, or `close`."""
 
-    def __init__(
-        self, source: LiveSource, bind: str = "", height: int = HEIGHT, most: int = MOST_KEPT
-    ) -> None:
+    def __init__(self, source: LiveSource, bind: str = "", height: int = HEIGHT, most: int = MOST_KEPT) -> None:
         """`most`: how many characters a notebook may keep; the frame of a larger page is served."""
         super().__init__(source, bind, height)
         self._most = most

@@ -72,9 +72,7 @@ class PageServer:
         self._http = _listening(bind, self)
         host, port = str(self._http.server_address[0]), self._http.server_address[1]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._thread = threading.Thread(
-            target=self._http.serve_forever, args=(0.2,), name="seaway-page", daemon=True
-        )
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.2,), name="seaway-page", daemon=True)
         self._thread.start()
 
     @property

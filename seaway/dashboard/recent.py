@@ -103,9 +103,7 @@ class RecentUse:
             if ended < 0 or place not in self._places:
                 continue
             free = max((self._over.get(each, 0) for each in self._overlapping(place)), default=0)
-            begun = (
-                started if started >= 0 else min(max(entered, free), ended)
-            )  # the controller sees no start
+            begun = started if started >= 0 else min(max(entered, free), ended)  # the controller sees no start
             self._over[place] = max(self._over.get(place, 0), ended)
             size = spans.count(self._places[place].devices)
             found.append(UsedTime(ended, self._clients.get(run, -1), size * (ended - begun)))

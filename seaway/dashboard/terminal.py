@@ -24,9 +24,7 @@ BAR = 16  # characters of a share's bar
 WAITS, FAILURES = 8, 5  # lines
 
 
-def screen(
-    title: str, islands: list[machines.TraceIsland], look: LiveLook, recent: RecentUse
-) -> RenderableType:
+def screen(title: str, islands: list[machines.TraceIsland], look: LiveLook, recent: RecentUse) -> RenderableType:
     """All of it, as of one look."""
     view = look.view
     if view is None:
@@ -71,9 +69,7 @@ def _islands(islands: list[machines.TraceIsland], look: LiveLook, view: LiveView
 
 
 def _clients(view: LiveView, recent: RecentUse, used: dict[int, int]) -> Table:
-    table = _table(
-        "client", ">weight", "share of used time", ">asked", ">under way", ">runs/s", ">p50", ">p99"
-    )
+    table = _table("client", ">weight", "share of used time", ">asked", ">under way", ">runs/s", ">p50", ">p99")
     total = max(1, sum(used.values()))
     weights = max(1, sum(each.weight for each in view.clients if used.get(each.number)))
     for at, each in enumerate(view.clients):

@@ -8,19 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from core.model import (
-    Arg,
-    Computation,
-    Exchange,
-    Node,
-    Out,
-    Program,
-    Ref,
-    Sharding,
-    SliceSpec,
-    Value,
-    validate,
-)
+from core.model import Arg, Computation, Exchange, Node, Out, Program, Ref, Sharding, SliceSpec, Value, validate
 
 from ..specs import WHOLE, Aval, Slice
 from .signature import Signature
@@ -129,9 +117,7 @@ class Graph:
             takes = tuple(_value(aval, home, split) for aval, split in expects)
             makes = tuple(_value(aval, home, split) for aval, split in outputs)
             reads = tuple(map(ref_of, node.inputs))
-            nodes.append(
-                Node(signature.name, number, home, reads, takes, makes, node.donate, signature.irregular)
-            )
+            nodes.append(Node(signature.name, number, home, reads, takes, makes, node.donate, signature.irregular))
         args = [
             _value(aval, where[home[0]], home[1])
             for aval, home in zip(self.args, self.homes, strict=True) if home is not None
@@ -144,11 +130,7 @@ class Graph:
 
     def __str__(self) -> str:
         def said(ref: Ref) -> str:
-            return (
-                f"arg{ref.index}"
-                if isinstance(ref, Arg)
-                else f"v{ref.node}" + f".{ref.output}" * bool(ref.output)
-            )
+            return f"arg{ref.index}" if isinstance(ref, Arg) else f"v{ref.node}" + f".{ref.output}" * bool(ref.output)
 
         lines = [f"program {self.name}({', '.join(f'arg{n}: {each!r}' for n, each in enumerate(self.args))})"]
         for number, node in enumerate(self.nodes):

@@ -42,9 +42,7 @@ class Tracer:
             for number, (aval, split) in enumerate(outputs)
         ]
 
-    def route(
-        self, name: str, rows: Traced, aval: Aval, home: Slice, sharding: Sharding, evaluate: Any
-    ) -> Traced:
+    def route(self, name: str, rows: Traced, aval: Aval, home: Slice, sharding: Sharding, evaluate: Any) -> Traced:
         self._nodes.append(Route(name, self._ref(rows, rows._abstract, name), aval, home, sharding, evaluate))
         return Traced(self, aval, Out(len(self._nodes) - 1), home, sharding)
 
@@ -161,9 +159,7 @@ class Traced(Operand):
         )
 
 
-for _name, _does in (
-    ("index", "use as an index"), ("complex", "complex()"), ("array", "numpy"), ("iter", "iteration"),
-):  # fmt: skip
+for _name, _does in (("index", "use as an index"), ("complex", "complex()"), ("array", "numpy"), ("iter", "iteration")):
     setattr(Traced, f"__{_name}__", partialmethod(lambda self, does, *_, **__: self._needs(does), _does))
 
 
@@ -194,6 +190,4 @@ def in_trace(what: str) -> None:
     """Raise if this thread is tracing a program. For calls that have no meaning there."""
     if _here.tracers:
         name = _here.tracers[-1].name
-        raise NotNow(
-            f"{what} inside @sw.program {name!r}, which is only being traced: do it before or after the call"
-        )
+        raise NotNow(f"{what} inside @sw.program {name!r}, which is only being traced: do it before or after the call")

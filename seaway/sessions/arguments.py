@@ -60,9 +60,7 @@ class BoundProgram:
         self.number = 0  # 0 until it is registered
         self.keep = (False,) if graph.hidden else ()
         names = iter(graph.out_names)
-        self.results = [
-            DescribedArray(*graph.output(ref), _label(next(names, ""), graph.name)) for ref in graph.made
-        ]
+        self.results = [DescribedArray(*graph.output(ref), _label(next(names, ""), graph.name)) for ref in graph.made]
         self.avals = [about.aval for about in self.results]
         self.constants: dict[int, Array] = {}  # large captured constants that were put, by argument
 
@@ -145,30 +143,22 @@ def _check_own(caller: Caller, arrays: Sequence[Array]) -> None:
 def checked_live(function: str, live: object) -> None:
     """A page is asked for by True, or by its address."""
     if not isinstance(live, bool | str):
-        raise TypeError(
-            f"{function}(live={live!r}): True, or the address of the page, such as '127.0.0.1:29100'"
-        )
+        raise TypeError(f"{function}(live={live!r}): True, or the address of the page, such as '127.0.0.1:29100'")
 
 
 def checked_session(who: str, dispatch: object, retries: object) -> None:
     """What all kinds of sessions are given."""
     if dispatch not in ("parallel", "sequential"):
-        raise ValueError(
-            f"{who}(dispatch={dispatch!r}): 'parallel' (host work ahead of the data) or 'sequential'"
-        )
+        raise ValueError(f"{who}(dispatch={dispatch!r}): 'parallel' (host work ahead of the data) or 'sequential'")
     if retries is None:
         raise ValueError(f"{who}(retries=None): a number; 0 for none")
     checked_retries(who, retries)
 
 
 def checked_retries(who: str, retries: object) -> None:
-    if retries is None or (
-        isinstance(retries, int) and not isinstance(retries, bool) and 0 <= retries <= RETRIES
-    ):
+    if retries is None or (isinstance(retries, int) and not isinstance(retries, bool) and 0 <= retries <= RETRIES):
         return
-    raise ValueError(
-        f"{who}(retries={retries!r}): how often a run may be submitted again, from 0 to {RETRIES}"
-    )
+    raise ValueError(f"{who}(retries={retries!r}): how often a run may be submitted again, from 0 to {RETRIES}")
 
 
 def checked_seconds(who: str, **given: object) -> None:

@@ -192,9 +192,7 @@ class Array(Operand, msgspec.Struct, eq=False, gc=False):
 
     def _number(self, does: str) -> Any:
         if self.size != 1:
-            raise TypeError(
-                f"{does}: only an array of one element is a number, and this is {self._abstract!r}"
-            )
+            raise TypeError(f"{does}: only an array of one element is a number, and this is {self._abstract!r}")
         return self._needs(does).reshape(())[()]
 
     def _operate(self, symbol: str, other: Any, turned: bool) -> Any:
@@ -271,9 +269,7 @@ class Array(Operand, msgspec.Struct, eq=False, gc=False):
         return self
 
     def __reduce__(self) -> Any:
-        raise TypeError(
-            "an Array is on its session's devices and cannot be pickled; save its contents, np.asarray(x)"
-        )
+        raise TypeError("an Array is on its session's devices and cannot be pickled; save its contents, np.asarray(x)")
 
     def __repr__(self) -> str:
         return f"Array({self._said()})"
@@ -294,9 +290,7 @@ class Array(Operand, msgspec.Struct, eq=False, gc=False):
         if found is not None:
             text = np.array2string(found, separator=", ", prefix="Array(")
             return f"{text}, dtype={self._abstract.dtype}"
-        return (
-            f"{what}, ready at {duration(buffer.ready_at)}" if buffer.ready_at >= 0 else f"{what}, not ready"
-        )
+        return f"{what}, ready at {duration(buffer.ready_at)}" if buffer.ready_at >= 0 else f"{what}, not ready"
 
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {

@@ -153,7 +153,7 @@ class Caller:
         at = due and due + now - self.now()
         answer = client.submit(
             bound.number, args, now, keep=bound.keep, dispatch=self.session.dispatch, deadline=at, retries=again
-        )  # fmt: skip
+        )
         if isinstance(answer, Blocked):
             return answer
         gone = ranges.folded(donated) if donated else ()
@@ -214,9 +214,7 @@ class Caller:
 
     # --- contents -----------------------------------------------------------------------------------------
 
-    def put(
-        self, leaf: Any, aval: Aval, home: Slice, sharding: Any, label: str, again: bool = False
-    ) -> Array:
+    def put(self, leaf: Any, aval: Aval, home: Slice, sharding: Any, label: str, again: bool = False) -> Array:
         """`again`: keep the contents, so that they can be put once more for a run that is retried."""
         self._may_call()
         spec = home.spec(self.name_of(home))
@@ -348,9 +346,7 @@ class Caller:
         if not self.closed:
             self._port.wait(over, f"client {self.name!r} waits for {what}")
         elif not over():
-            raise SessionClosed(
-                f"the session was closed before {what} had come; wait for it inside the `with`"
-            )
+            raise SessionClosed(f"the session was closed before {what} had come; wait for it inside the `with`")
 
     # --- giving back --------------------------------------------------------------------------------------
 
@@ -430,9 +426,7 @@ class Caller:
 
     def _may_call(self) -> None:
         if self.closed:
-            raise SessionClosed(
-                f"the session of client {self.name!r} is closed; call inside its `with` block"
-            )
+            raise SessionClosed(f"the session of client {self.name!r} is closed; call inside its `with` block")
 
     def close(self) -> None:
         if not self.closed:

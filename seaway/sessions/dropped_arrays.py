@@ -45,9 +45,7 @@ class DroppedArrays:
         """Those of these names that were held, and are not from now on."""
         if self._given_back is not None:
             self._given_back((names,))
-        return (
-            self.held.take(names, 1) if isinstance(names, int) else self.held.take(names.first, names.count)
-        )
+        return self.held.take(names, 1) if isinstance(names, int) else self.held.take(names.first, names.count)
 
     def release_with_call(self, client: Client, now: int) -> None:
         """A call is about to be made, which they may go with."""

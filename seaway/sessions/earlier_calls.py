@@ -45,9 +45,7 @@ class EarlierCalls:
         if failed and failed[0].blame is not None:
             error = run_error(failed[0].blame)
             more = f", and of {plural(len(failed) - 1, 'run')} after it" if len(failed) > 1 else ""
-            error.add_note(
-                f"This is the error of an earlier {failed[0].program!r}{more}: nobody had waited for it."
-            )
+            error.add_note(f"This is the error of an earlier {failed[0].program!r}{more}: nobody had waited for it.")
             raise error
 
 

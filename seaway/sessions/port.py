@@ -39,9 +39,7 @@ class Port(Protocol):
 
     tell: Callable[[Command], None]  # set by the caller: what the machine has to say to its user
     tick: Callable[[], None]  # set by the caller: called now and then while a real wait lasts
-    submitted: (
-        Submitted | None
-    )  # is told of each run: its program, contents or arrays for it, and its results
+    submitted: Submitted | None  # is told of each run: its program, contents or arrays for it, and its results
 
     @property
     def client(self) -> Client:

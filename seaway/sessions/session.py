@@ -90,18 +90,14 @@ class Session:
         self.driver = driver
         self.dispatch = dispatch
         self.retries = retries  # for programs that set no number of their own
-        self.compiles_first = (
-            False  # a program's first call waits until its code is ready, and only then submits
-        )
+        self.compiles_first = False  # a program's first call waits until its code is ready, and only then submits
         self._main = main
         self._callers: dict[str, Caller] = {}
         self._tasks: list[Task[Any]] = []
         self._spawned = 0
         self.closed = False
         self._page: LivePage | None = None
-        self.spans: SessionSpans | None = (
-            None  # of OpenTelemetry, if the process uses it when the first client comes
-        )
+        self.spans: SessionSpans | None = None  # of OpenTelemetry, if the process uses it when the first client comes
         ambient.made(self)
 
     # --- in and out ---------------------------------------------------------------------------------------

@@ -117,9 +117,7 @@ def of_numpy(array: np.ndarray[Any, Any]) -> Aval:
     found = _numpy.get(look)
     if found is None:
         found = aval(array.shape, canonical(dtype_name(array.dtype)))
-        if (
-            found.dtype not in _NARROW and dtype_name(array.dtype) not in _NARROW
-        ):  # else it depends on JAX's settings
+        if found.dtype not in _NARROW and dtype_name(array.dtype) not in _NARROW:  # else it depends on JAX's settings
             if len(_numpy) >= LOOKS:
                 _numpy.clear()
             _numpy[look] = found

@@ -69,9 +69,7 @@ class Slice:
         axes = ", ".join(f"{name}={size}" for name, size in zip(self.axis_names, self.shape, strict=True))
         spec = self._spec
         rest = [f"{key}={getattr(spec, key)!r}" for key in ("name", "kind", "island") if getattr(spec, key)]
-        rest += [
-            part for part, on in (("spread", spec.layout == "spread"), ("exclusive", spec.exclusive)) if on
-        ]
+        rest += [part for part, on in (("spread", spec.layout == "spread"), ("exclusive", spec.exclusive)) if on]
         return f"Slice({'; '.join([axes, *rest])})"
 
 
@@ -112,9 +110,7 @@ def slice(  # noqa: A001 - the public name, as the paper's users say it
         )
     if layout not in ("packed", "spread"):
         raise ValueError(f"sw.slice(layout={layout!r}): 'packed' (side by side) or 'spread' (over hosts)")
-    return Slice(
-        SliceSpec(name, count, sizes if mesh is not None else (), kind, island, layout, exclusive), names
-    )
+    return Slice(SliceSpec(name, count, sizes if mesh is not None else (), kind, island, layout, exclusive), names)
 
 
 def _axes(mesh: Mesh | None, devices: int | None) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -135,9 +131,7 @@ def _axes(mesh: Mesh | None, devices: int | None) -> tuple[tuple[int, ...], tupl
         )
     else:
         sizes = tuple(mesh)
-        names = (
-            AXES[: len(sizes)] if len(sizes) <= len(AXES) else tuple(f"axis{i}" for i in range(len(sizes)))
-        )
+        names = AXES[: len(sizes)] if len(sizes) <= len(AXES) else tuple(f"axis{i}" for i in range(len(sizes)))
     if not sizes or not all(map(whole, sizes)):
         raise ValueError(f"sw.slice(mesh={mesh!r}): each axis has a whole number of devices, at least 1")
     return sizes, names

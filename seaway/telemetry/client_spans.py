@@ -56,7 +56,7 @@ class ClientSpans:
 
     def __init__(
         self, tracer: api.Tracer, kind: api.SpanKind, about: Mapping[str, Any], now: Callable[[], int], shift: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._tracer, self._kind, self._about, self._now, self._shift = tracer, kind, about, now, shift
         self.news: deque[Callable[[], None]] = deque()
         self._puts: set[int] = set()  # under way
@@ -66,9 +66,7 @@ class ClientSpans:
 
     # --- under the client's lock ----------------------------------------------------------------------------
 
-    def begin(
-        self, what: str, number: int, name: str, at: int, about: Mapping[str, Any], run: Any = None
-    ) -> None:  # fmt: skip
+    def begin(self, what: str, number: int, name: str, at: int, about: Mapping[str, Any], run: Any = None) -> None:
         if what == "put":
             self._puts.add(number)
         about, context = {**self._about, **about}, contexts.get_current()
@@ -117,7 +115,7 @@ class ClientSpans:
 
     def _begin(
         self, key: Key, name: str, at: int, about: Mapping[str, Any], context: contexts.Context, run: Any
-    ) -> None:  # fmt: skip
+    ) -> None:
         span = self._tracer.start_span(name, context, self._kind, about, start_time=at + self._shift)
         if span.is_recording():  # otherwise the user's sampler leaves it out
             self._open[key] = CalledRun(span, run, at)
@@ -156,7 +154,7 @@ class CallerSpans(ClientSpans):
 
     def __init__(
         self, tracer: api.Tracer, client: TracedClient, about: Mapping[str, Any], shift: int, grew: Callable[[], None]
-    ) -> None:  # fmt: skip
+    ) -> None:
         about = {"seaway.client": client.name, **about}
         super().__init__(tracer, api.SpanKind.CLIENT, about, client.now, shift)
         self.client, self._grew = client, grew

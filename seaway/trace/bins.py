@@ -35,9 +35,7 @@ def _after(at: Ints, edges: Ints, keys: Ints | None, count: int, weights: Ints |
     return np.asarray(before * np.diff(edges) + inside, dtype=np.float64)
 
 
-def covered_by_hosts(
-    low: Ints, high: Ints, edges: Ints, keys: Ints, count: int, devices_per_host: Ints
-) -> Floats:
+def covered_by_hosts(low: Ints, high: Ints, edges: Ints, keys: Ints, count: int, devices_per_host: Ints) -> Floats:
     """`covered` for intervals [gang, host], with a key for each gang and a weight for each host."""
     which, inside = bins_around(low.min(axis=1), high.max(axis=1), edges)
     spent = (high[inside] - low[inside]) @ devices_per_host

@@ -174,9 +174,7 @@ def utilization(facts: Facts, by: By, edges: Ints, devices: Ints | None) -> pd.D
     if by in ("island", "total"):
         return _of_islands(facts, by, edges, devices)
     keys, codes = coded(facts, by)
-    spent = _sum(
-        [by_code(facts, pick, edges, codes, len(keys)) for pick in picks], (len(keys), len(edges) - 1)
-    )
+    spent = _sum([by_code(facts, pick, edges, codes, len(keys)) for pick in picks], (len(keys), len(edges) - 1))
     number = sum(len(pick.devices) for pick in picks)
     kept = np.full(spent.busy.shape, np.nan)  # a reservation is no program's
     if by == "client":
@@ -191,9 +189,7 @@ def coded(facts: Facts, by: str) -> tuple[list[str], Ints]:
     """(names, each gang's index among them). Clients come in the order of joining, others as first recorded."""
     if by == "client":
         names, found = list(facts.client_names), facts.gang_clients
-        return (
-            (names, found) if (found >= 0).all() else ([*names, "?"], np.where(found < 0, len(names), found))
-        )
+        return (names, found) if (found >= 0).all() else ([*names, "?"], np.where(found < 0, len(names), found))
     pairs, codes = coded_pairs(facts, facts.gangs["step"] if by == "step" else None)
     return ["/".join(pair) if by == "step" else pair[0] for pair in pairs], codes
 
@@ -265,15 +261,12 @@ def _of_islands(facts: Facts, by: By, edges: Ints, devices: Ints | None) -> pd.D
 
 def _split(facts: Facts, devices: Ints) -> list[tuple[str, Ints]]:
     rows = facts.machines.island_rows(devices)
-    return [
-        (name, devices[rows == row]) for row, name in enumerate(facts.machines.names()) if (rows == row).any()
-    ]
+    return [(name, devices[rows == row]) for row, name in enumerate(facts.machines.names()) if (rows == row).any()]
 
 
 def _frame(
-    facts: Facts, edges: Ints, labels: dict[str, npt.NDArray[np.generic]], spent: BusyTime, kept: Floats,
-    devices: Ints,
-) -> pd.DataFrame:  # fmt: skip
+    facts: Facts, edges: Ints, labels: dict[str, npt.NDArray[np.generic]], spent: BusyTime, kept: Floats, devices: Ints
+) -> pd.DataFrame:
     keys, bins = spent.busy.shape
     columns: dict[str, npt.NDArray[np.generic] | pd.Series] = {
         "time_us": np.repeat(micros(edges[:-1]), keys), "bin_us": np.repeat(np.diff(edges) / 1_000, keys)

@@ -43,9 +43,7 @@ def bands(axes: Axes, facts: Facts, keys: Keys, edges: Ints, whole: bool = False
     scale = style.time_axis(axes, *edges[[0, -1]])
     base = np.zeros(len(edges) - 1)
     middles = [0.0] * len(keys.names)
-    for code in sorted(
-        range(len(middles)), key=lambda each: keys.colors[each] == style.OTHER
-    ):  # others on top
+    for code in sorted(range(len(middles)), key=lambda each: keys.colors[each] == style.OTHER):  # others on top
         top = base + part[code]
         if part[code].any():
             style.fill_bins(axes, edges / scale, base, top, color=keys.colors[code])
@@ -219,9 +217,7 @@ def shares(trace: Trace, window: Window, axes: Axes | None) -> Figure:
                 f"{mine:.1%}", (max(mine, wanted), row), xytext=(5, 0), textcoords="offset points", va="center",
                 fontsize=8, annotation_clip=False,
             )  # fmt: skip
-        labels = [
-            f"{name}  ({weight})" for name, weight in zip(table["client"], table["weight"], strict=True)
-        ]
+        labels = [f"{name}  ({weight})" for name, weight in zip(table["client"], table["weight"], strict=True)]
         axes.set_yticks(rows, labels)
         axes.set_ylim(count - 0.4, -0.6)
         style.percent(axes, "x", top=max(0.05, 1.16 * float(max(got.max(initial=0), asked.max(initial=0)))))

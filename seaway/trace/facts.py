@@ -199,13 +199,11 @@ class Facts:
 
         The whole span if there is no such time.
         """
-        ran = np.flatnonzero(
-            (self.run_clients >= 0) & np.isin(np.arange(len(self.run_clients)), self.gangs["run"])
-        )
+        ran = np.flatnonzero((self.run_clients >= 0) & np.isin(np.arange(len(self.run_clients)), self.gangs["run"]))
         who = self.run_clients[ran]
-        runs = pd.DataFrame({
-            "asked": self.runs["submitted"][ran], "done": self.until_now(self.runs["ended"])[ran],
-        }).groupby(who)  # fmt: skip
+        runs = pd.DataFrame(
+            {"asked": self.runs["submitted"][ran], "done": self.until_now(self.runs["ended"])[ran]}
+        ).groupby(who)
         low = max([self.span[0], *runs["asked"].min().tolist()])
         high = min([self.span[1], *runs["done"].max().tolist()])
         return (low, high) if low < high else self.span

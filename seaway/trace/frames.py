@@ -207,9 +207,7 @@ def reservations(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
 # --- inside -------------------------------------------------------------------------------------------------
 
 
-def _within(
-    low: npt.NDArray[np.integer], high: npt.NDArray[np.integer], window: tuple[int, int] | None
-) -> Ints:
+def _within(low: npt.NDArray[np.integer], high: npt.NDArray[np.integer], window: tuple[int, int] | None) -> Ints:
     """Rows that overlap the window; all rows if there is none."""
     if window is None:
         return np.arange(len(low))
@@ -227,10 +225,7 @@ def _of_gangs(facts: Facts, keys: Ints, number: int, window: tuple[int, int] | N
 
 
 def _whose(
-    facts: Facts,
-    run_rows: npt.NDArray[np.integer],
-    rows: Ints,
-    clients: npt.NDArray[np.integer] | None = None,
+    facts: Facts, run_rows: npt.NDArray[np.integer], rows: Ints, clients: npt.NDArray[np.integer] | None = None
 ) -> dict[str, Any]:
     """Columns that say whose each row is. `clients`: client numbers, for rows without a run."""
     mine = run_rows[rows]

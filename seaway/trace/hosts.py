@@ -42,9 +42,7 @@ class HostRows(NamedTuple):
 NOTHING = HostRows(*(np.empty(0, dtype=np.int64) for _ in HostRows._fields))
 
 
-def joined(
-    core: core_trace.Trace, seen: Sequence[Seen], machines: TraceMachines
-) -> tuple[core_trace.Trace, HostRows]:
+def joined(core: core_trace.Trace, seen: Sequence[Seen], machines: TraceMachines) -> tuple[core_trace.Trace, HostRows]:
     """One trace of a controller's and its hosts' times, and the hosts' rows. The given trace is not changed."""
     join = _Join(core, seen, machines)
     if not join.by_seq:
@@ -73,9 +71,7 @@ class _Join:
                 self.by_seq.setdefault(each[1], {})[each[0]] = each
         self.found = core_trace.Trace()  # as the hosts would have recorded it
         self.rows: list[tuple[int, ...]] = []
-        self.late: dict[
-            int, int
-        ] = {}  # row of the controller's -> estimated end of a gang that no host reported
+        self.late: dict[int, int] = {}  # row of the controller's -> estimated end of a gang that no host reported
 
     def walk(self) -> None:
         """Go through gangs in the order in which devices run them, and infer starts.
@@ -107,9 +103,8 @@ class _Join:
         return max(0, round(median(gaps))) if gaps else 0
 
     def _take(
-        self, seq: int, place: int, island: int, entered: int, reported: int, mine: dict[int, Seen],
-        free: Ints,
-    ) -> None:  # fmt: skip
+        self, seq: int, place: int, island: int, entered: int, reported: int, mine: dict[int, Seen], free: Ints
+    ) -> None:
         """Record one gang's rows, with times moved where the controller's times show that they must lie.
 
         A gang enters the order before it is enqueued, and ends before its end is reported. Moving a time there keeps
@@ -130,9 +125,7 @@ class _Join:
         if len(rows) == len(devices):
             self._record(seq, place, island, rows, any(each[5] for each in mine.values()))
 
-    def _record(
-        self, seq: int, place: int, island: int, rows: list[tuple[int, ...]], collective: bool
-    ) -> None:
+    def _record(self, seq: int, place: int, island: int, rows: list[tuple[int, ...]], collective: bool) -> None:
         """Record the gang. A collective starts once all hosts have it; another gang starts on each host by itself."""
         enqueued, started, ended = ([row[column] for row in rows] for column in (2, 3, 4))
         trace = self.found
@@ -159,9 +152,7 @@ class _Join:
 # --- as a frame ---------------------------------------------------------------------------------------------
 
 
-def frame(
-    facts: Facts, told: HostRows, origin: int, window: tuple[int, int] | None, limit: int | None
-) -> pd.DataFrame:
+def frame(facts: Facts, told: HostRows, origin: int, window: tuple[int, int] | None, limit: int | None) -> pd.DataFrame:
     """One row a gang and host. `told`: the hosts' rows, in the controller's time; other gangs come from the trace."""
     rows = {seq: row for row, seq in enumerate(facts.gangs["seq"].tolist())}
     of_told = np.array([rows.get(seq, NONE) for seq in told.seq.tolist()], dtype=np.int64)
@@ -210,9 +201,7 @@ def _within(part: tuple[Ints, ...], window: tuple[int, int]) -> tuple[Ints, ...]
     return part if seen.all() else tuple(column[seen] for column in part)
 
 
-def _recorded(
-    facts: Facts, others: Ints, window: tuple[int, int] | None, limit: int | None
-) -> list[tuple[Ints, ...]]:
+def _recorded(facts: Facts, others: Ints, window: tuple[int, int] | None, limit: int | None) -> list[tuple[Ints, ...]]:
     """Rows of all gangs but `others`, where the trace itself has the hosts' times."""
     wanted = facts.end >= 0
     wanted[others] = False

@@ -141,7 +141,5 @@ def _framed(facts: Facts, columns: Columns) -> pd.DataFrame:
     """The frame, which takes the columns as they are, without a copy."""
     words = [str(word) for word in facts.words[:-1]]
     names = {"island": facts.machines.names(), "client": facts.client_names, "program": words, "step": words}
-    made = {
-        name: category(column, names[name]) if name in names else column for name, column in columns.items()
-    }
+    made = {name: category(column, names[name]) if name in names else column for name, column in columns.items()}
     return pd.DataFrame(made, copy=False)

@@ -33,9 +33,7 @@ def keyed(facts: Facts, color: ColorBy) -> Keys:
         clients, client = coded(facts, "client")
         steps, step = coded_pairs(facts, facts.gangs["step"])
         pairs, which = np.unique(np.stack([client, step], axis=1), axis=0, return_inverse=True)
-        names, codes = _merged(
-            [str(color(clients[c], *steps[s])) for c, s in pairs.tolist()], which.reshape(-1)
-        )
+        names, codes = _merged([str(color(clients[c], *steps[s])) for c, s in pairs.tolist()], which.reshape(-1))
     elif color == "auto":
         names, codes = _first_that_differs(facts)
     elif color == "step":

@@ -122,9 +122,7 @@ def latencies(of: Trace | Overlay, tables: Sequence[pd.DataFrame], by: Whose, ax
     whole = pd.concat(tables)
     names = list(dict.fromkeys(map(str, whole[by])))
     colors = _colors(of, by, names)
-    shortest, longest = (
-        1_000 * float(each) if len(whole) else 1.0 for each in whole["latency_us"].agg(["min", "max"])
-    )
+    shortest, longest = (1_000 * float(each) if len(whole) else 1.0 for each in whole["latency_us"].agg(["min", "max"]))
     unit, scale = times.unit(longest)
     with style.applied():
         figure, axes = style.drawn_on(axes, *((2.8, 7.0) if isinstance(of, Overlay) else (2.5, 4.6)))
@@ -195,15 +193,10 @@ def _during(of: Trace | Overlay, edges: Ints) -> str:
     """The window of a picture, in the time that its axis counts."""
     zero, (low, high) = of.zero if isinstance(of, Overlay) else 0, edges[[0, -1]].tolist()
     all_of_it = isinstance(of, Overlay) and (low, high) == of.contended
-    return (
-        f", {times.text(low - zero)} to {times.text(high - zero)}"
-        + ", while all clients competed" * all_of_it
-    )
+    return f", {times.text(low - zero)} to {times.text(high - zero)}" + ", while all clients competed" * all_of_it
 
 
-def _tell_apart(
-    overlay: Overlay, axes: Axes, colors: Sequence[str], edges: Ints, top: Axes | None = None
-) -> None:
+def _tell_apart(overlay: Overlay, axes: Axes, colors: Sequence[str], edges: Ints, top: Axes | None = None) -> None:
     """Name the traces in a legend above `top`, and let the axis of time count from time 0."""
     _legend(overlay, top or axes, colors)
     count_from_zero(overlay, axes, *edges[[0, -1]].tolist())

@@ -101,9 +101,7 @@ def export(
     """Make the spans, all in one trace; returns the trace's id, as 32 hexadecimal digits."""
     given: object = provider
     if given is not None and not isinstance(given, api.TracerProvider):
-        raise TypeError(
-            f"provider={given!r}: a TracerProvider of OpenTelemetry's, or None for the process's own"
-        )
+        raise TypeError(f"provider={given!r}: a TracerProvider of OpenTelemetry's, or None for the process's own")
     when: object = began
     if when is not None and not isinstance(when, datetime):
         raise TypeError(f"began={when!r}: a datetime, or None for such a one that the last run ended now")

@@ -140,9 +140,7 @@ class Overlay:
 
         return lines.fairness(self, self.edges(bins, window, self.contended), axes)
 
-    def plot_latency_cdf(
-        self, by: Whose = "client", window: Window = None, axes: Axes | None = None
-    ) -> Figure:
+    def plot_latency_cdf(self, by: Whose = "client", window: Window = None, axes: Axes | None = None) -> Figure:
         """The distribution of the latency of runs: a colour a client (or program), a line style a trace."""
         from . import lines
 

@@ -213,9 +213,7 @@ class _Drawing:
     def _gangs_of_run(self) -> dict[int, Ints]:
         """Run -> its gangs in the window."""
         facts = self.facts
-        seen = np.flatnonzero(
-            (facts.end > self.span[0]) & (facts.start < self.span[1]) & (facts.gangs["run"] >= 0)
-        )
+        seen = np.flatnonzero((facts.end > self.span[0]) & (facts.start < self.span[1]) & (facts.gangs["run"] >= 0))
         runs = facts.gangs["run"][seen]
         order = np.argsort(runs, kind="stable")
         kinds, first = np.unique(runs[order], return_index=True)

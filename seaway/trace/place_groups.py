@@ -71,9 +71,7 @@ class PlaceGroup:
 
     def parts(self) -> Iterator[Ints]:
         """Indices in `rows`, in order, few enough at once to be expanded to hosts."""
-        return (
-            np.arange(at, min(at + self._step, len(self.rows))) for at in range(0, len(self.rows), self._step)
-        )
+        return (np.arange(at, min(at + self._step, len(self.rows))) for at in range(0, len(self.rows), self._step))
 
     def times(self, which: Ints, hosts: Ints | None = None) -> HostTimes:
         """Times of some gangs (sorted indices in `rows`) on some hosts (indices in `hosts`; all of them if None)."""
@@ -129,9 +127,7 @@ class PlaceGroup:
     def _times(self, which: Ints, hosts: Ints) -> HostTimes:
         taken = self._clipped(which, self._enqueued(which, _of(hosts), len(hosts)))
         rows = self.rows[which]
-        start, end = (
-            np.broadcast_to(column[rows, None], taken.shape) for column in (self.facts.start, self.facts.end)
-        )
+        start, end = (np.broadcast_to(column[rows, None], taken.shape) for column in (self.facts.start, self.facts.end))
         return HostTimes(taken, start, end)
 
     def recorded(self, which: Ints, hosts: Ints) -> HostTimes:

@@ -49,11 +49,7 @@ Loaded = tuple[core_trace.Trace, TraceMachines | None, int, HostRows | None]
 
 
 def save(
-    trace: core_trace.Trace,
-    machines: TraceMachines | None,
-    folder: Path,
-    origin: int = 0,
-    told: HostRows | None = None,
+    trace: core_trace.Trace, machines: TraceMachines | None, folder: Path, origin: int = 0, told: HostRows | None = None
 ) -> Path:
     """Write the trace to a folder. An older trace there is replaced; a folder with anything else is refused."""
     if folder.exists() and (not folder.is_dir() or not _is_ours(folder)):
@@ -81,9 +77,7 @@ def _write_all(
     trace: core_trace.Trace, machines: TraceMachines | None, folder: Path, origin: int, told: HostRows | None
 ) -> None:
     for name, table in trace.columns().items():
-        _write(
-            folder, name, {each: pa.array(np.frombuffer(c, dtype=c.typecode)) for each, c in table.items()}
-        )
+        _write(folder, name, {each: pa.array(np.frombuffer(c, dtype=c.typecode)) for each, c in table.items()})
     _write(folder, "words", {"word": pa.array(trace.strings.words, pa.string())})
     _write(folder, "places", _of_places(trace))
     if told is not None:
@@ -130,9 +124,7 @@ def load(folder: Path) -> Loaded:
             if before == _written(folder):
                 return found
         time.sleep(PAUSE)
-    raise NotATrace(
-        f"{folder} is not a complete trace: its {HEAD} is missing, or others write it all the time"
-    )
+    raise NotATrace(f"{folder} is not a complete trace: its {HEAD} is missing, or others write it all the time")
 
 
 def _written(folder: Path) -> tuple[int, int]:
@@ -198,9 +190,7 @@ def _load(folder: Path) -> Loaded:
     with _damage(folder):
         check(columns, words, places, head.islands)
     known = None if head.islands is None else TraceMachines(head.islands, known=True)
-    packed = {
-        name: {each: column.tobytes() for each, column in table.items()} for name, table in columns.items()
-    }
+    packed = {name: {each: column.tobytes() for each, column in table.items()} for name, table in columns.items()}
     found = core_trace.Trace.restored(words, places, packed, head.since)
     told = None
     if head.hosts:
@@ -215,14 +205,7 @@ def _damage(folder: Path, where: str = "") -> Iterator[None]:
         yield
     except NotATrace:
         raise
-    except (
-        Senseless,
-        pa.ArrowException,
-        msgspec.MsgspecError,
-        RecursionError,
-        KeyError,
-        ValueError,
-    ) as error:
+    except (Senseless, pa.ArrowException, msgspec.MsgspecError, RecursionError, KeyError, ValueError) as error:
         raise NotATrace(f"{folder} is damaged: {where}{error}") from None
 
 
@@ -339,12 +322,7 @@ def _check_place(key: object, place: TracedPlace) -> None:
 def _check_islands(islands: Sequence[TraceIsland]) -> None:
     device = host = 0
     for island in sorted(islands, key=lambda each: each.base_device):
-        if (
-            island.hosts < 1
-            or island.devices_per_host < 1
-            or island.base_device < device
-            or island.base_host < host
-        ):
+        if island.hosts < 1 or island.devices_per_host < 1 or island.base_device < device or island.base_host < host:
             raise Senseless(f"its island {island.name!r:.40} has a number that cannot be")
         device, host = island.base_device + island.devices, island.base_host + island.hosts
         if max(device, host) > MOST_DEVICES:
@@ -363,9 +341,5 @@ def _check_lists(packed: Column, begins: Column, name: str) -> None:
     form = packed[starts].astype(np.int64)
     width, steps = form & ~Lists.STEPS, (form & Lists.STEPS) > 0
     length = head + np.where(steps, Lists.OF_STEPS.size + width * (count - 1), width * count)
-    if (
-        not np.isin(width, (1, 2, 3, 4, 8)).all()
-        or (count < 1).any()
-        or (starts + length > len(packed)).any()
-    ):
+    if not np.isin(width, (1, 2, 3, 4, 8)).all() or (count < 1).any() or (starts + length > len(packed)).any():
         raise Senseless(f"column {name!r} of gangs refers to a list that is damaged")

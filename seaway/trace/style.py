@@ -40,12 +40,7 @@ BLUE, ORANGE, GREEN, PINK = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
 SKY, RED, YELLOW, BLACK = "#56B4E9", "#D55E00", "#F0E442", "#000000"
 COLORS = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW)  # in the order in which they are assigned
 OTHER = "#9A9A9A"  # for names beyond the last colour
-INK, QUIET, FAINT, EMPTY = (
-    "#1A1A1A",
-    "#666666",
-    "#D5D5D5",
-    "#F1F1F1",
-)  # text, secondary text, lines, empty areas
+INK, QUIET, FAINT, EMPTY = ("#1A1A1A", "#666666", "#D5D5D5", "#F1F1F1")  # text, secondary text, lines, empty areas
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # with COLORS, so that lines differ in print too
 WIDTHS = {"column": 3.4, "page": 7.0, "wide": 10.0}  # inches
@@ -185,9 +180,7 @@ def on(color: str) -> str:
 
 def waits(color: str = OTHER, edge: float = 0.9) -> dict[str, Any]:
     """The look of waiting for peers: pale and hatched."""
-    return {
-        "facecolor": pale(color, 0.16), "edgecolor": pale(color, edge), "linewidth": 0, "hatch": "//////"
-    }  # fmt: skip
+    return {"facecolor": pale(color, 0.16), "edgecolor": pale(color, edge), "linewidth": 0, "hatch": "//////"}
 
 
 def waiting() -> Patch:
@@ -197,29 +190,18 @@ def waiting() -> Patch:
 
 # Devices that a policy keeps free; where a legend above the axes is.
 RESERVED: dict[str, Any] = {"facecolor": EMPTY, "edgecolor": OTHER, "hatch": "....", "linewidth": 0}
-ABOVE: dict[str, Any] = {
-    "loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.25, "borderpad": 0.2
-}  # fmt: skip
+ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.25, "borderpad": 0.2}
 
 
 def asked(marker: str = "|") -> Line2D:
     """A legend entry for the line across a bar that stands for the share that was asked for. `marker`: "_" across bars
     that stand upright."""
     return Line2D(
-        [],
-        [],
-        color=INK,
-        marker=marker,
-        markersize=9,
-        markeredgewidth=1.8,
-        linestyle="none",
-        label="asked for",
+        [], [], color=INK, marker=marker, markersize=9, markeredgewidth=1.8, linestyle="none", label="asked for"
     )
 
 
-def key(
-    axes: Axes, entries: Iterable[tuple[str, str]], extra: Iterable[Artist] = (), above: float = 0
-) -> int:
+def key(axes: Axes, entries: Iterable[tuple[str, str]], extra: Iterable[Artist] = (), above: float = 0) -> int:
     """A legend of (name, colour), in rows above the axes, `above` points away. Returns how many rows it has."""
     handles: list[Artist] = [Patch(facecolor=color, label=short(name)) for name, color in entries]
     handles += extra
@@ -273,9 +255,7 @@ def fill_bins(axes: Axes, at: Floats, low: Floats, high: Floats, **look: Any) ->
     axes.fill_between(at, np.append(low, low[-1]), np.append(high, high[-1]), step="post", **look)
 
 
-def percent(
-    axes: Axes, which: Literal["x", "y"] = "y", top: float = 1.0, ticks: Sequence[float] = ()
-) -> None:
+def percent(axes: Axes, which: Literal["x", "y"] = "y", top: float = 1.0, ticks: Sequence[float] = ()) -> None:
     """An axis of fractions from 0 on, printed as percentages."""
     axis = axes.yaxis if which == "y" else axes.xaxis
     (axes.set_ylim if which == "y" else axes.set_xlim)(0, top)

@@ -45,9 +45,7 @@ def draw(
     facts = trace.facts()
     sample = spread(facts, rows) if devices is None else devices
     if len(sample) > MOST_ROWS:
-        raise ValueError(
-            f"{len(sample):,} rows cannot be told apart; leave out devices=, and {rows} are sampled"
-        )
+        raise ValueError(f"{len(sample):,} rows cannot be told apart; leave out devices=, and {rows} are sampled")
     span = legible(facts) if window is None else times.window_of(window, facts.span)
     keys = keyed(facts, color)
     if colors is not None:
@@ -136,9 +134,7 @@ def _shares(facts: Facts, keys: Keys, span: tuple[int, int]) -> Floats:
 # --- how ----------------------------------------------------------------------------------------------------
 
 
-def _rows(
-    axes: Axes, facts: Facts, keys: Keys, sample: Ints, span: tuple[int, int]
-) -> tuple[set[int], Bools]:
+def _rows(axes: Axes, facts: Facts, keys: Keys, sample: Ints, span: tuple[int, int]) -> tuple[set[int], Bools]:
     """Draw the rows. Returns the codes seen, and whether waits for peers, waits for inputs, and reserved devices are
     worth a legend entry."""
     unit, scale = times.unit(span[1] - span[0])
@@ -167,9 +163,7 @@ def _rows(
     return seen, np.append(waits, kept)
 
 
-def _bars(
-    axes: Axes, keys: Keys, each: Expanded, place: dict[int, int], span: tuple[int, int], scale: int
-) -> Floats:
+def _bars(axes: Axes, keys: Keys, each: Expanded, place: dict[int, int], span: tuple[int, int], scale: int) -> Floats:
     """Draw bars and waits. Returns the device time of waits for peers and for inputs."""
     _, device, _, taken, last, start, end = each
     y = np.array([place[number] for number in device.tolist()], dtype=np.float64)
@@ -185,18 +179,14 @@ def _bars(
             facecolor=color, edgecolor="white" if wide else color, linewidth=0.5 if wide else 0,
         )  # fmt: skip
         mine &= known
-        _boxes(
-            axes, taken[mine], last[mine], y[mine], span, scale, HALF * 0.86, **style.waits(color, 0.7)
-        )  # fmt: skip
+        _boxes(axes, taken[mine], last[mine], y[mine], span, scale, HALF * 0.86, **style.waits(color, 0.7))
     thin = {"facecolor": style.OTHER, "linewidth": 0.0}
     _boxes(axes, last[starved], start[starved], y[starved], span, scale, 0.04, **thin)
     lengths = _length(taken, last, known, span), _length(last, start, starved, span)
     return np.array(lengths, dtype=np.float64)
 
 
-def _kept(
-    axes: Axes, facts: Facts, pick: Chosen, place: dict[int, int], span: tuple[int, int], scale: int
-) -> bool:
+def _kept(axes: Axes, facts: Facts, pick: Chosen, place: dict[int, int], span: tuple[int, int], scale: int) -> bool:
     """Draw when these devices were reserved, below their gangs. Whether they were at all."""
     kept = kept_times(facts, pick.group)
     low, high = np.repeat(kept.low, len(pick.devices)), np.repeat(kept.high, len(pick.devices))
@@ -211,9 +201,8 @@ def _length(low: Ints, high: Ints, which: Bools, span: tuple[int, int]) -> int:
 
 
 def _boxes(
-    axes: Axes, low: Ints, high: Ints, y: Floats, span: tuple[int, int], scale: int, half: float,
-    **look: object,
-) -> None:  # fmt: skip
+    axes: Axes, low: Ints, high: Ints, y: Floats, span: tuple[int, int], scale: int, half: float, **look: object
+) -> None:
     left, right = np.maximum(low, span[0]) / scale, np.minimum(high, span[1]) / scale
     seen = right > left
     left, right, y = left[seen], right[seen], y[seen]
@@ -224,9 +213,7 @@ def _boxes(
     axes.add_collection(PolyCollection(list(corners), **look), autolim=False)  # type: ignore[arg-type]
 
 
-def _bins(
-    axes: Axes, facts: Facts, keys: Keys, pick: Chosen, place: dict[int, int], edges: Ints, scale: int
-) -> None:
+def _bins(axes: Axes, facts: Facts, keys: Keys, pick: Chosen, place: dict[int, int], edges: Ints, scale: int) -> None:
     """Draw rows of bins, each divided among the names that used it."""
     spent = busy_of_each_host(facts, pick, edges, keys.codes, len(keys.names)) / np.diff(edges)
     rows = np.searchsorted(pick.hosts, pick.host_rows)
@@ -285,9 +272,7 @@ def _strip(axes: Axes, below: Axes, facts: Facts, keys: Keys, span: tuple[int, i
     bands(axes, facts, keys, times.edges_of(bins_for(rows), facts.span), whole=True)
     _, scale = times.unit(facts.span[1] - facts.span[0])
     _, scale_below = times.unit(span[1] - span[0])
-    axes.axvspan(
-        span[0] / scale, span[1] / scale, facecolor="none", edgecolor=style.INK, linewidth=1.0, zorder=4
-    )
+    axes.axvspan(span[0] / scale, span[1] / scale, facecolor="none", edgecolor=style.INK, linewidth=1.0, zorder=4)
     for at in span:
         line = ConnectionPatch(
             (at / scale, 0), (at / scale_below, -0.55), "data", "data", axesA=axes, axesB=below, color=style.QUIET,

@@ -49,11 +49,7 @@ class Trace:
     """What happened in a session: `session.trace`, or `Trace.load(folder)`. Its tables are pandas frames."""
 
     def __init__(
-        self,
-        core: core_trace.Trace,
-        setup: Any = None,
-        origin: int | None = None,
-        told: HostRows | None = None,
+        self, core: core_trace.Trace, setup: Any = None, origin: int | None = None, told: HostRows | None = None
     ) -> None:
         """`setup`: a simulator's set-up, a cluster, or None to infer islands from the trace's places.
 
@@ -86,11 +82,7 @@ class Trace:
         return busy.utilization(self.facts(), by, edges, self._devices(devices))
 
     def intervals(
-        self,
-        window: Window = None,
-        devices: Devices = None,
-        sample: int | None = None,
-        limit: int | None = 2_000_000,
+        self, window: Window = None, devices: Devices = None, sample: int | None = None, limit: int | None = 2_000_000
     ) -> pd.DataFrame:
         """One row a device and gang. More than `limit` rows are refused.
 
@@ -230,20 +222,14 @@ class Trace:
         return timeline.draw(self, window, self._devices(devices), rows, color, title, axes)
 
     def plot_utilization(
-        self,
-        by: By = "client",
-        bins: int | Time | None = None,
-        window: Window = None,
-        axes: Axes | None = None,
+        self, by: By = "client", bins: int | Time | None = None, window: Window = None, axes: Axes | None = None
     ) -> Figure:
         """Busy devices over time, stacked by client, program or step; or one row an island or host, with its waits."""
         from . import charts
 
         return charts.utilization(self, by, bins, window, axes)
 
-    def plot_shares(
-        self, window: Window = None, axes: Axes | None = None, bins: Bins | None = None
-    ) -> Figure:
+    def plot_shares(self, window: Window = None, axes: Axes | None = None, bins: Bins | None = None) -> Figure:
         """The share of device time that each client got, beside the share it asked for. With `bins`: over time.
 
         Without a window: while all clients competed.
@@ -260,9 +246,7 @@ class Trace:
 
         return lines.fairness(self, times.edges_of(bins, self._competing(window)), axes)
 
-    def plot_latency_cdf(
-        self, by: Whose = "client", window: Window = None, axes: Axes | None = None
-    ) -> Figure:
+    def plot_latency_cdf(self, by: Whose = "client", window: Window = None, axes: Axes | None = None) -> Figure:
         """The distribution of the latency of runs, a curve for each client or program (see `latency_cdf`)."""
         from . import lines
 
@@ -271,9 +255,8 @@ class Trace:
     # --- files ----------------------------------------------------------------------------------------------
 
     def perfetto(
-        self, path: str | Path, window: Window = None, devices: Devices | Literal["all"] = None,
-        limit: int = 1_000_000,
-    ) -> Path:  # fmt: skip
+        self, path: str | Path, window: Window = None, devices: Devices | Literal["all"] = None, limit: int = 1_000_000
+    ) -> Path:
         """Write Chrome's Trace Event JSON, which ui.perfetto.dev opens: one process a host, one thread a device.
 
         If there are more than 64 devices, 64 are written unless `devices` says which: some of every group that ran the

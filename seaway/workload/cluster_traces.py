@@ -41,9 +41,7 @@ class _Job(msgspec.Struct):
     attempts: list[_Attempt] = []
 
 
-def philly(
-    path: str | Path, *, client: Literal["vc", "user"] = "vc", status: Sequence[str] = STATUSES
-) -> Arrivals:
+def philly(path: str | Path, *, client: Literal["vc", "user"] = "vc", status: Sequence[str] = STATUSES) -> Arrivals:
     """Read the job log of the Philly traces, or of another cluster in their format.
 
     Each job is an arrival at the time at which it was submitted, counted from the first one. It takes the GPUs of its
@@ -107,7 +105,5 @@ def _time(text: Any, job: _Job, file: Path) -> int:
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(
-            f"{file}, job {job.jobid!r}: {text!r} is no time, like '2017-10-07 01:11:39'"
-        ) from None
+        raise ValueError(f"{file}, job {job.jobid!r}: {text!r} is no time, like '2017-10-07 01:11:39'") from None
     return round((when.replace(tzinfo=None) - datetime(1970, 1, 1)).total_seconds()) * 1_000_000_000

@@ -106,9 +106,7 @@ class Arrivals:
     def between(self, first: int | str, last: int | str) -> Arrivals:
         """Those of a window, such as ("8h", "9h"). It begins at time 0 of the result."""
         low, high = duration(first, "between: first"), duration(last, "between: last")
-        return Arrivals(
-            msgspec.structs.replace(each, at=each.at - low) for each in self._all if low <= each.at < high
-        )
+        return Arrivals(msgspec.structs.replace(each, at=each.at - low) for each in self._all if low <= each.at < high)
 
     def frame(self) -> pd.DataFrame:
         """One row an arrival."""

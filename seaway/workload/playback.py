@@ -95,9 +95,7 @@ class LoadReport:
         return f"<report of {len(self._played)} arrivals, {failed} failed>"
 
 
-def play(
-    arrivals: Arrivals, call: Call | None, weights: Mapping[str, int], session: Session | None
-) -> LoadReport:
+def play(arrivals: Arrivals, call: Call | None, weights: Mapping[str, int], session: Session | None) -> LoadReport:
     where = session or ambient.session("a workload's play()")
     for name in weights:
         if name not in arrivals.clients:
@@ -117,9 +115,7 @@ def play(
     return LoadReport(sorted(played, key=lambda each: each.due), begin)
 
 
-def _calls(
-    session: Session, caller: Caller, arrivals: Sequence[Arrival], begin: int, call: Call
-) -> list[PlayedCall]:
+def _calls(session: Session, caller: Caller, arrivals: Sequence[Arrival], begin: int, call: Call) -> list[PlayedCall]:
     """One client: first its calls, and when all are made, their ends. It keeps no array that it does not need."""
     made = []
     for arrival in arrivals:
@@ -129,9 +125,7 @@ def _calls(
     return [_ended(arrival, begin, called, runs) for arrival, called, runs in made]
 
 
-def _jobs(
-    session: Session, caller: Caller, arrivals: Sequence[Arrival], begin: int, call: None
-) -> list[PlayedCall]:
+def _jobs(session: Session, caller: Caller, arrivals: Sequence[Arrival], begin: int, call: None) -> list[PlayedCall]:
     """One client whose jobs each have a slice of their own, and a thread that gives it back when the job is over."""
     tasks = []
     for arrival in arrivals:

@@ -50,9 +50,7 @@ class BaselineWork(msgspec.Struct, frozen=True):
 
 def fused(kernel: Kernel, times: int) -> Kernel:
     """A kernel that does the same `times` times in a row."""
-    collectives = tuple(
-        msgspec.structs.replace(each, count=each.count * times) for each in kernel.collectives
-    )
+    collectives = tuple(msgspec.structs.replace(each, count=each.count * times) for each in kernel.collectives)
     return msgspec.structs.replace(
         kernel, name=f"{times} x {kernel.name}", duration=kernel.duration * times, collectives=collectives,
         flops=kernel.flops * times, hbm_bytes=kernel.hbm_bytes * times,
@@ -100,9 +98,7 @@ class Model:
 
     def __init__(self, setup: Setup, work: BaselineWork, profile: Profile, costs: Mapping[str, int]) -> None:
         if len(setup.cluster.islands) != 1:
-            raise Impossible(
-                f"the baselines run on one island; {setup.name!r} has {len(setup.cluster.islands)}"
-            )
+            raise Impossible(f"the baselines run on one island; {setup.name!r} has {len(setup.cluster.islands)}")
         island, chip = setup.cluster.islands[0], setup.chips[0]
         self.env = simpy.Environment(initial_time=0)
         self.work, self.profile, self.costs = work, profile, costs

@@ -102,9 +102,7 @@ class AlikeHosts(SharedExecutor):
         blame: p.Blame | None = getattr(event, "blame", None)
         if isinstance(event, OF_ONE) or (blame is not None and blame.host < 0):
             who = spans.text(self.members)
-            raise Illegal(
-                f"{type(event).__name__} with a blame is one host's: split it from hosts {who} first"
-            )
+            raise Illegal(f"{type(event).__name__} with a blame is one host's: split it from hosts {who} first")
 
     def divides(self, message: p.Ordered) -> tuple[Spans, ...]:
         """() if the message treats all members alike; else the parts into which they must be split before it."""
@@ -187,9 +185,7 @@ class AlikeHosts(SharedExecutor):
 
     def drop_others_sends(self) -> int:
         """After a split: forgets gets that no member sends. Returns how many of them are open."""
-        others = [
-            number for number, host in self._sent_by_one.items() if not spans.within(host, self.members)
-        ]
+        others = [number for number, host in self._sent_by_one.items() if not spans.within(host, self.members)]
         for transfer in others:
             del self._sent_by_one[transfer]
         return sum([self.without_send(transfer) for transfer in others])

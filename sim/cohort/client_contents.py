@@ -92,9 +92,7 @@ class ClientContents:
     def __init__(self, island: CohortIsland) -> None:
         self._island, self._sim = island, island.sim
         sim = island.sim
-        self._costs = ClientCosts(
-            sim.profile, sim.network.latency, sim.contents.way, sim.contents.taking, sim.chunk
-        )
+        self._costs = ClientCosts(sim.profile, sim.network.latency, sim.contents.way, sim.contents.taking, sim.chunk)
         self._most_put = at_once(island.sim.pool, island.sim.chunk)  # bytes for a host
         self._most_got = at_once(POOL, island.sim.chunk)  # bytes
         # by transfer: puts and gets whose hosts go together, and of which some are not over
@@ -228,9 +226,7 @@ class ClientContents:
         self._ended(transfer, known, members, times.heard, times.last)
         self._tell(transfer, known, members, times.over, None)
 
-    def _times(
-        self, known: PutOrGet, client: ClientEnd, ends: HostEnds, sizes: tuple[int, ...]
-    ) -> ContentTimes:
+    def _times(self, known: PutOrGet, client: ClientEnd, ends: HostEnds, sizes: tuple[int, ...]) -> ContentTimes:
         connected, before, when = (self._connected[client.machine.client], client.passage.before, ends.when)
         follow = get_times if known.getting else put_times
         if isinstance(when, int):
@@ -238,9 +234,7 @@ class ClientContents:
             turn = client.turn + int(before[row])
             return follow(self._costs, when, int(connected[row]), client.opened, turn, sizes)
         rows = rows_of(ends.members, self._island.island)
-        return follow(
-            self._costs, as_vector(when), connected[rows], client.opened, client.turn + before[rows], sizes
-        )
+        return follow(self._costs, as_vector(when), connected[rows], client.opened, client.turn + before[rows], sizes)
 
     def _as_before(
         self, known: PutOrGet, client: ClientEnd, ends: HostEnds, sizes: tuple[int, ...]
@@ -275,9 +269,7 @@ class ClientContents:
             if known.client is not None:
                 self._sim.clock.at(known.heard, known.client.machine.last_word, known.last, transfer)
 
-    def _tell(
-        self, transfer: int, known: PutOrGet, members: Spans, when: HostTimes | int, blame: Blame | None
-    ) -> None:
+    def _tell(self, transfer: int, known: PutOrGet, members: Spans, when: HostTimes | int, blame: Blame | None) -> None:
         for part in self._island.parts.among(members):
             part.open -= 1
         if self._island.history is not None:
@@ -299,9 +291,7 @@ class ClientContents:
 
     # --- clients leave ----------------------------------------------------------------------------------------
 
-    def dropped(
-        self, hosts: CohortPart | PartGroup, transfer: int, blame: Blame, when: HostTimes | int
-    ) -> None:
+    def dropped(self, hosts: CohortPart | PartGroup, transfer: int, blame: Blame, when: HostTimes | int) -> None:
         """These hosts go on no more, because the client has gone. If it has not opened its end by then, their ends are
         over. Otherwise contents come all the same, whether or not they would have come in time."""
         times = np.maximum(as_vector(when, hosts.number), self._sim.now)

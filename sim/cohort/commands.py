@@ -106,12 +106,7 @@ class Commands:
             for effect in part.executor.handle(event, now):
                 kind = type(effect)
                 if kind is e.Launch or kind is e.Prepare:
-                    key = (
-                        effect.seq,
-                        kind is e.Launch,
-                        effect.causes,
-                        kind is e.Launch and effect.placeholders,
-                    )
+                    key = (effect.seq, kind is e.Launch, effect.causes, kind is e.Launch and effect.placeholders)
                     launches.setdefault(key, (effect, []))[1].append(part)
                 elif kind is e.ToController:
                     report = effect.report

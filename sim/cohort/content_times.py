@@ -33,9 +33,7 @@ class ClientCosts:
 
     __slots__ = ("_chunk", "_known", "_taking", "latency", "offer", "profile", "way", "word")
 
-    def __init__(
-        self, profile: Profile, latency: int, way: int, taking: Callable[[int], int], chunk: int
-    ) -> None:
+    def __init__(self, profile: Profile, latency: int, way: int, taking: Callable[[int], int], chunk: int) -> None:
         self.profile, self.latency, self.way = profile, latency, way
         self._taking, self._chunk = taking, chunk
         self.word, self.offer = profile.send + latency, profile.chunk(CARRIED_BYTES)
@@ -67,8 +65,8 @@ class ContentTimes(msgspec.Struct, frozen=True, eq=False):
 
 
 def put_times(
-    costs: ClientCosts, opened: Times, connected: Times, client_opened: int, turns: Times, sizes: tuple[int, ...],
-) -> ContentTimes:  # fmt: skip
+    costs: ClientCosts, opened: Times, connected: Times, client_opened: int, turns: Times, sizes: tuple[int, ...]
+) -> ContentTimes:
     """`opened`: when each host opens its end; `connected`: from when on it can write to the client; `turns`: when it
     has its turn on the client's card; `sizes`: of the pieces for each host."""
     profile, one = costs.profile, isinstance(opened, int)
@@ -90,8 +88,8 @@ def put_times(
 
 
 def get_times(
-    costs: ClientCosts, opened: Times, connected: Times, client_opened: int, turns: Times, sizes: tuple[int, ...],
-) -> ContentTimes:  # fmt: skip
+    costs: ClientCosts, opened: Times, connected: Times, client_opened: int, turns: Times, sizes: tuple[int, ...]
+) -> ContentTimes:
     """Likewise, of what hosts send."""
     profile, one = costs.profile, isinstance(opened, int)
     later: Any = max if one else np.maximum

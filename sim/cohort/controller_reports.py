@@ -30,9 +30,7 @@ class ControllerReports:
         """Delivers a report that comes now; None: one that only takes the controller's time."""
         self._put((sender, number), NOTHING if report is None else self._said((report,), self._sim.now))
 
-    def from_roots(
-        self, base: int, wave: tuple[Wave | None, int, int], said: tuple[Any, ...], number: int
-    ) -> None:
+    def from_roots(self, base: int, wave: tuple[Wave | None, int, int], said: tuple[Any, ...], number: int) -> None:
         """Delivers a report from all roots. All copies but the last only take the controller's time."""
         sim, (early, last, sender) = self._sim, wave
         sim.network.messages += 1

@@ -238,9 +238,7 @@ class Gangs:
             found = self._overlaps[key] = spans.overlap(one.devices, other.devices)
         return found
 
-    def enqueued(
-        self, job: CohortGang, at: Rows, number: int, ready: HostTimes | int, placeholders: bool
-    ) -> None:
+    def enqueued(self, job: CohortGang, at: Rows, number: int, ready: HostTimes | int, placeholders: bool) -> None:
         """Takes in when these hosts (indices among the job's hosts) enqueue the gang, in the past or in the
         future; a number is one host's."""
         if number == job.where.number:

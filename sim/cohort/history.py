@@ -136,9 +136,7 @@ class Checkpoint:
         self.gangs = list(_under_way(island))
         base = island.island.base_host
         self.slow = {
-            host: sim.fabric.slow[host]
-            for host in range(base, base + island.island.hosts)
-            if host in sim.fabric.slow
+            host: sim.fabric.slow[host] for host in range(base, base + island.island.hosts) if host in sim.fabric.slow
         }
         self.under_way: tuple[m.GangStep, ...] = ()  # gangs on which relays wait for reports
         self.waits: dict[Subject, None] = {}  # for reports on this, before it serves
@@ -157,9 +155,7 @@ def _under_way(island: CohortIsland) -> Iterable[GangUnderWay]:
             hosts = tuple(everyone[part.where.rows].tolist())
             started = not island.gangs.waits(part)
             ready = (
-                np.zeros(len(hosts), dtype=np.int64)
-                if part.ready is NONE
-                else as_vector(part.ready, len(hosts)).copy()
+                np.zeros(len(hosts), dtype=np.int64) if part.ready is NONE else as_vector(part.ready, len(hosts)).copy()
             )
             ends = as_vector(part.ends, len(hosts)).copy() if started else None
             yield GangUnderWay(seq, part.plan, part.gang, hosts, ready, ends, slow)

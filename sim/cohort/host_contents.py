@@ -87,9 +87,7 @@ class Transferring:
 class HostContents:
     """`islands`: those that are cohorts now, by index. `ever`: those that are, or will be again."""
 
-    def __init__(
-        self, sim: Context, islands: Mapping[int, CohortIsland], ever: Callable[[int], bool]
-    ) -> None:
+    def __init__(self, sim: Context, islands: Mapping[int, CohortIsland], ever: Callable[[int], bool]) -> None:
         self._sim, self._islands, self._ever = sim, islands, ever
         self._open: dict[int, Transferring] = {}
         self._until = -1  # when all is over of which that is known
@@ -139,9 +137,7 @@ class HostContents:
             into[receiver] = into.get(receiver, 0) + nbytes
         if not into or max(into.values()) > at_once(sim.pool, sim.chunk):
             return None
-        if not all(nbytes for *_, nbytes in pieces) or any(
-            sim.contents.by_uplink(*piece[:2]) for piece in pieces
-        ):
+        if not all(nbytes for *_, nbytes in pieces) or any(sim.contents.by_uplink(*piece[:2]) for piece in pieces):
             return None
         word = sim.profile.send + sim.network.latency + sim.profile.receive
         costs = MoveCosts(sim.profile, word, sim.chunk)
@@ -169,9 +165,7 @@ class HostContents:
 
     # --- both ends --------------------------------------------------------------------------------------------
 
-    def opens(
-        self, hosts: CohortPart | PartGroup, opening: OpenSend | OpenRecv, opens: HostTimes | int
-    ) -> None:
+    def opens(self, hosts: CohortPart | PartGroup, opening: OpenSend | OpenRecv, opens: HostTimes | int) -> None:
         """Takes in that these hosts open their ends at these times, none of them past."""
         known, when = self._open[opening.transfer], as_vector(opens, hosts.number)
         if isinstance(opening, OpenRecv):
@@ -276,9 +270,7 @@ class HostContents:
                 self._cross(known, wave, np.arange(len(edges))[which], starts, offer)
             else:
                 some = edges[which]
-                self._land(
-                    known, some, starts + wave.took[which] + pattern.behind[some], wave.cost[which], offer
-                )
+                self._land(known, some, starts + wave.took[which] + pattern.behind[some], wave.cost[which], offer)
 
         self._sim.contents.ports.put_many(pattern.port[edges], when, keys, wave.took, passes)
 
@@ -359,9 +351,7 @@ class HostContents:
             self._tell_some(known, times, times.end.spans, times.at)
         else:
             hosts = np.sort(hosts)
-            self._tell_some(
-                known, times, spans.of(times.end.hosts[at] for at in hosts.tolist()), times.at[hosts]
-            )
+            self._tell_some(known, times, spans.of(times.end.hosts[at] for at in hosts.tolist()), times.at[hosts])
 
     def _tell_some(self, known: Transferring, times: EndTimes, members: Spans, when: Ints) -> None:
         island = self._islands[times.end.island]
@@ -380,9 +370,7 @@ class HostContents:
 
     # --- contents that do not come ----------------------------------------------------------------------------
 
-    def dropped(
-        self, hosts: CohortPart | PartGroup, transfer: int, blame: Blame, when: HostTimes | int
-    ) -> None:
+    def dropped(self, hosts: CohortPart | PartGroup, transfer: int, blame: Blame, when: HostTimes | int) -> None:
         """These hosts give up their halves then, as far as the other end is not open yet. Otherwise contents come all
         the same, whether or not they would have come in time."""
         at = max(self._sim.now, int(as_vector(when, hosts.number).min()))
@@ -406,9 +394,7 @@ class HostContents:
         known.void.update(dict.fromkeys(edges.tolist()))
         passed = pattern.offer_write[edges] + pattern.offer_took[edges] + pattern.behind[edges]
         known.taken[edges] = when + passed + np.where(pattern.card[edges], way, 0) + pattern.offer_take[edges]
-        for sender, receiver in zip(
-            pattern.sender[edges].tolist(), pattern.receiver[edges].tolist(), strict=True
-        ):
+        for sender, receiver in zip(pattern.sender[edges].tolist(), pattern.receiver[edges].tolist(), strict=True):
             said = known.receivers.blames.get(receiver)
             if said is None or sender < said[0]:
                 known.receivers.blames[receiver] = sender, blame

@@ -60,9 +60,9 @@ class CohortIsland:
         self.contents = ClientContents(self)
         self.reports = ControllerReports(self)
         self._facts = facts = PlaceFacts(sim.hosts_of, self.contents_of, moves.hosts_at, one_may_send=True)
-        alike = [
-            AlikeHosts(members, sim.hosts_of, past=executor, facts=facts) for members, executor in executors
-        ] or [AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)]
+        alike = [AlikeHosts(members, sim.hosts_of, past=executor, facts=facts) for members, executor in executors] or [
+            AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)
+        ]
         self.parts = Parts(island, alike, remembers)
         self.slices = PartsBySlice(island, self.parts, facts, remembers, bool(executors))
         self.patterns = TimePatterns(hosts)
@@ -113,9 +113,7 @@ class CohortIsland:
         self.epoch, self.tree_number, self._seen = seat.epoch, seat.tree, seat.last
         self.shape = shape or tree(seat.members, self.sim.config.fanout)
         self.tree = CohortTree(self.island, self.shape)
-        one = m.Reports(
-            self.island.index, self.epoch, self.tree_number, (m.Heartbeat(self.island.host_span, 0),)
-        )
+        one = m.Reports(self.island.index, self.epoch, self.tree_number, (m.Heartbeat(self.island.host_span, 0),))
         self.report_take = self.sim.taking(one)  # what any report costs the host that takes it
         self.report_extra = self.sim.writing(one) + self.sim.network.report_latency
         self.climbs.seated()
@@ -171,9 +169,7 @@ class CohortIsland:
         self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
         self._orders.append((message.number, all_read))
         parts = self.parts
-        told = [
-            (parts.among(share.hosts) if owner is None else [owner.part], share) for owner, share in shares
-        ]
+        told = [(parts.among(share.hosts) if owner is None else [owner.part], share) for owner, share in shares]
         if len(told) == 1:
             self.commands.tell(*told[0])
         else:
@@ -280,9 +276,8 @@ class CohortIsland:
     # --- gangs ----------------------------------------------------------------------------------------------
 
     def launched(
-        self, hosts: CohortPart | PartGroup, launch: e.Launch, when: HostTimes | int,
-        prepared: HostTimes | None,
-    ) -> None:  # fmt: skip
+        self, hosts: CohortPart | PartGroup, launch: e.Launch, when: HostTimes | int, prepared: HostTimes | None
+    ) -> None:
         """Takes in when these hosts launch a gang: a number only if it is one host."""
         profile, rows, whole = self.sim.profile, hosts.rows, hosts.number == self.island.hosts
         enqueue: HostTimes | int = self._enqueue if whole else self._enqueue_each()[rows]
@@ -300,9 +295,7 @@ class CohortIsland:
         ready = free + self.sim.times.pcie_latency
         job = self.jobs[launch.seq]
         if isinstance(job, CohortGang):
-            at = (
-                self._all if hosts.number == job.where.number else self.gangs.hosts_before(hosts.members, job)
-            )
+            at = self._all if hosts.number == job.where.number else self.gangs.hosts_before(hosts.members, job)
             self.gangs.enqueued(job, at, hosts.number, ready, launch.placeholders)
             return
         each = as_vector(ready, hosts.number)
@@ -414,9 +407,7 @@ class CohortIsland:
             return
         taking_part = self.names.taking_part[report_about(report)]
         host, end = taking_part[0]
-        if (
-            end - host == len(taking_part) == 1
-        ):  # alone, or as the one of alike hosts that sends what a client gets
+        if end - host == len(taking_part) == 1:  # alone, or as the one of alike hosts that sends what a client gets
             row = 0 if host == hosts.members[0][0] else spans.index(hosts.members, host)
             at = max(when if isinstance(when, int) else at_one(when, row), self.sim.now)
             if not is_loud(report):

@@ -77,7 +77,7 @@ class Pattern:
 
     def __init__(
         self, pieces: list[tuple[int, int, int, int]], islands: tuple[int, int], bulk: BulkNetwork, costs: MoveCosts
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`pieces`: (sender, receiver, number, bytes). `islands`: of the senders, and of the receivers."""
         ports = {pair: bulk.first_port(*pair, 0) for pair in {piece[:2] for piece in pieces}}
         pairs = sorted(ports, key=lambda pair: (ports[pair][0], pair[1]))
@@ -101,9 +101,7 @@ class Pattern:
         # what an offer costs, or the news that contents are spoilt
         self.offer_write = np.where(self.card, costs.profile.chunk(CARRIED_BYTES), 0)
         self.offer_take = np.where(away, costs.profile.receive, 0)
-        self.offer_took = np.array(
-            [bulk.first_port(*pair, CARRIED_BYTES)[1] for pair in pairs], dtype=np.int64
-        )
+        self.offer_took = np.array([bulk.first_port(*pair, CARRIED_BYTES)[1] for pair in pairs], dtype=np.int64)
         self.waves = self._waves(pairs, pieces, bulk, costs)
         self.batches = np.zeros(self.number, dtype=np.int64)
         for wave in self.waves:
@@ -111,9 +109,8 @@ class Pattern:
         self.everything: Edges = np.arange(self.number)
 
     def _waves(
-        self, pairs: list[tuple[int, int]], pieces: list[tuple[int, int, int, int]], bulk: BulkNetwork,
-        costs: MoveCosts,
-    ) -> list[ChunkWave]:  # fmt: skip
+        self, pairs: list[tuple[int, int]], pieces: list[tuple[int, int, int, int]], bulk: BulkNetwork, costs: MoveCosts
+    ) -> list[ChunkWave]:
         of_edge: dict[tuple[int, int], list[Batch]] = {pair: [] for pair in pairs}
         for sender, receiver, piece, nbytes in sorted(pieces):
             mine = of_edge[sender, receiver]

@@ -38,22 +38,9 @@ class OrderPassage:
     passed on. Threads that read must be free when it arrives, those that pass it on by `begins`. `over`: when all of
     them are free again; `all_read`: when those have read it for which it is; `whole`: these are all."""
 
-    __slots__ = (
-        "_rows",
-        "all_read",
-        "arrives",
-        "begins",
-        "last",
-        "over",
-        "pattern",
-        "read",
-        "whole",
-        "write",
-    )
+    __slots__ = ("_rows", "all_read", "arrives", "begins", "last", "over", "pattern", "read", "whole", "write")
 
-    def __init__(
-        self, read: Ints, write: Ints, last: Ints, ways: Ints | None, hosts: Rows, whole: bool
-    ) -> None:
+    def __init__(self, read: Ints, write: Ints, last: Ints, ways: Ints | None, hosts: Rows, whole: bool) -> None:
         self.read, self.write, self.last, self.whole = read, write, last, whole
         self.pattern = TimePattern(np.maximum(read, 0))
         self.arrives = np.where(last == NEVER, -NEVER, last)
@@ -133,15 +120,11 @@ class OrderTimes:
     def seated(self, shape: Tree) -> None:
         """Takes in another tree."""
         base, parents = self._island.base_host, shape.parents
-        links = [
-            link_of(parents.get(base + row, CONTROLLER), base + row) for row in range(self._island.hosts)
-        ]
+        links = [link_of(parents.get(base + row, CONTROLLER), base + row) for row in range(self._island.hosts)]
         self._links = noise.keys(self._sim.seed, np.array(links, dtype=np.uint64))
         self._forget()
 
-    def send(
-        self, message: m.Ordered, route: CohortRoute, at: int, nbytes: int
-    ) -> tuple[HostTimes | int, int]:
+    def send(self, message: m.Ordered, route: CohortRoute, at: int, nbytes: int) -> tuple[HostTimes | int, int]:
         """When each host for which it is has read this order, which begins to be written then; and when all have."""
         steps = len(message.steps)
         everyone = message.hosts == self._everyone

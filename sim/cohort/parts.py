@@ -60,9 +60,7 @@ class Parts:
     def __init__(self, island: Island, alike: Sequence[AlikeHosts], differ_later: bool = False) -> None:
         self._island, self._differ_later = island, differ_later
         # by their first hosts
-        self.all: list[CohortPart] = sorted(
-            [CohortPart(island, each) for each in alike], key=attrgetter("host")
-        )
+        self.all: list[CohortPart] = sorted([CohortPart(island, each) for each in alike], key=attrgetter("host"))
         self.everyone = spans.union(*(part.members for part in self.all))
         self._of_row: list[CohortPart] = [self.all[0]] * island.hosts
         for part in self.all[1:]:

@@ -15,18 +15,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from core.host import (
-    OVER,
-    Causes,
-    Executor,
-    HeldEffect,
-    HostGang,
-    HostMove,
-    HostPlan,
-    HostRun,
-    HostState,
-    LocalBuffer,
-)
+from core.host import OVER, Causes, Executor, HeldEffect, HostGang, HostMove, HostPlan, HostRun, HostState, LocalBuffer
 from core.model import Hosts, Spans, spans
 from core.protocol import Cause, GangStep
 from core.transfer import ALL, from_client, to_client
@@ -63,9 +52,7 @@ class SharedExecutor(Executor):
     def gangs_under_way(self) -> dict[int, tuple[GangStep, bool]]:
         """By seq: the gangs that are not over here, and whether the devices have them."""
         gangs = self._state.gangs
-        return {
-            seq: (gang.step, gang.state != "queued") for seq, gang in gangs.items() if gang.state not in OVER
-        }
+        return {seq: (gang.step, gang.state != "queued") for seq, gang in gangs.items() if gang.state not in OVER}
 
     def passed_on(self, number: int, settled: int) -> None:
         """As if its hosts had passed on the messages up to this one, and taken no part in them."""
@@ -187,11 +174,7 @@ class Copying:
         twin.plans, twin.ended_runs = state.plans.copy(), state.ended_runs.copy()
         twin.runs = {number: self._run(run) for number, run in state.runs.items()}
         twin.buffers = state.buffers.twin(self._buffer)
-        twin.lost, twin.codes, twin.codes_asked = (
-            state.lost.copy(),
-            state.codes.copy(),
-            state.codes_asked.copy(),
-        )
+        twin.lost, twin.codes, twin.codes_asked = (state.lost.copy(), state.codes.copy(), state.codes_asked.copy())
         twin.records = deque([self._record(record) for record in state.records])
         twin.gangs = {seq: self._record(gang) for seq, gang in state.gangs.items()}
         twin.sends = {key: self._record(move) for key, move in state.sends.items()}
@@ -331,15 +314,7 @@ class Remembering:
         """All but the hosts that say it."""
         said = tuple([replace(report, hosts=spans.EMPTY) for report in record.said])
         if isinstance(record, HostMove):
-            return (
-                record.kind,
-                record.seq,
-                record.key,
-                record.state,
-                said,
-                record.empty,
-                self._causes(record.waited),
-            )
+            return (record.kind, record.seq, record.key, record.state, said, record.empty, self._causes(record.waited))
         if record.state in OVER:
             return "gang", record.seq, record.state, said
         return (

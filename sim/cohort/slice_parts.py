@@ -81,9 +81,7 @@ class Waits:
             elif isinstance(step, m.RecvStep | m.RestoreStep):
                 self._add(step.seq, step.hosts)
             elif (
-                isinstance(step, m.GangStep)
-                and self.last >= message.settled
-                and spans.overlap(step.hosts, self.hosts)
+                isinstance(step, m.GangStep) and self.last >= message.settled and spans.overlap(step.hosts, self.hosts)
             ):
                 owner = owner_of(step.run)
                 if owner is not None:
@@ -96,9 +94,7 @@ class Waits:
 
 
 class PartsBySlice:
-    def __init__(
-        self, island: Island, parts: Parts, facts: PlaceFacts, differ_later: bool, past: bool
-    ) -> None:
+    def __init__(self, island: Island, parts: Parts, facts: PlaceFacts, differ_later: bool, past: bool) -> None:
         """`differ_later`: hosts will be simulated one by one. Then all that each knows is in one executor. `past`: the
         hosts have a past, of which nothing is known here."""
         self._island, self._parts, self._facts = island, parts, facts
@@ -191,9 +187,7 @@ class PartsBySlice:
         for step in message.steps:
             if type(step) is not m.GangStep and type(step) is not m.FreeStep:
                 touch(self._touched_by(step))
-        while not self.none_waits(
-            message
-        ):  # those behind a gang that may wait, which may be one found so far
+        while not self.none_waits(message):  # those behind a gang that may wait, which may be one found so far
             waits = copy(self._waits)
             late = waits.see(message, lambda run: self._owner(run, found))
             if late is None:
@@ -357,9 +351,7 @@ class PartsBySlice:
                         owner.plans.pop(plan, None)
                         self._of_forgotten[plan] = owner
                 self._of_forgotten = {
-                    plan: owner
-                    for plan, owner in self._of_forgotten.items()
-                    if not owner.part.executor.may_merge
+                    plan: owner for plan, owner in self._of_forgotten.items() if not owner.part.executor.may_merge
                 }
 
     def _tidy(self) -> None:
@@ -423,8 +415,5 @@ class OrderShare(msgspec.Struct, eq=False):
         self.steps.append(step)
 
     def of(self, message: m.Ordered) -> m.Ordered:
-        runs = [
-            replace(header, at=bisect_left(self.at, header.at)) if header.at else header
-            for header in self.runs
-        ]
+        runs = [replace(header, at=bisect_left(self.at, header.at)) if header.at else header for header in self.runs]
         return replace(message, plans=tuple(self.plans), runs=tuple(runs), steps=tuple(self.steps))

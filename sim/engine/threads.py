@@ -94,9 +94,7 @@ class SimThread:
         "_busy", "_clock", "_count", "_instead", "_serve", "_served", "_share", "_swarms", "_undo", "_waiting", "free",
     )  # fmt: skip
 
-    def __init__(
-        self, clock: SimClock, serve: Callable[[Any, int], int], share: CoreShare | None = None
-    ) -> None:
+    def __init__(self, clock: SimClock, serve: Callable[[Any, int], int], share: CoreShare | None = None) -> None:
         self._clock = clock
         self._serve = serve
         self._share = share  # of its machine's cores, where these may be short
@@ -136,9 +134,7 @@ class SimThread:
     def recant(self, sources: range) -> None:
         """Items of these sources that were announced, and have not arrived before now, will not come."""
         if self._share is not None:
-            self._clock.drop(
-                lambda call, args: call == self.put and args[2] is NOTHING and args[0][0] in sources
-            )
+            self._clock.drop(lambda call, args: call == self.put and args[2] is NOTHING and args[0][0] in sources)
             return
         before = self._undo[1] if self._undo is not None else []
         for swarm in dict.fromkeys([*self._swarms, *[swarm for swarm, _, _ in before]]):
@@ -159,9 +155,7 @@ class SimThread:
             for swarm, at, first in swarms:
                 swarm.at, swarm.first = at, first
             self._swarms = list(dict.fromkeys([*[swarm for swarm, _, _ in swarms], *self._swarms]))
-            heappush(
-                self._waiting, (*self._served[:-1], self._served[-1])
-            )  # another tuple, as in `_take_back`
+            heappush(self._waiting, (*self._served[:-1], self._served[-1]))  # another tuple, as in `_take_back`
             self.free, self._served, self._undo = free, None, None
         mine = [swarm for swarm in self._swarms if int(swarm.wave.sources[0]) in sources]
         self._swarms = [swarm for swarm in self._swarms if swarm not in mine]
@@ -213,9 +207,7 @@ class SimThread:
         self._count += 1
         now = self._clock.now
         item = (now, order, self._count, cost, what)
-        if (
-            not self._busy and not self._swarms and cost and self._share is None
-        ):  # nothing can precede it: see `_next`
+        if not self._busy and not self._swarms and cost and self._share is None:  # nothing can precede it: see `_next`
             self._busy, self._served, self._undo = True, item, (self.free, [])
             self._clock.at(max(self.free, now) + cost, self._done, item)
             return
@@ -297,12 +289,8 @@ class SimThread:
                 latest = int((wave.offsets[start:stop] - np.arange(number) * wave.cost).max())
             self.free = max(self.free, swarm.base + latest) + number * wave.cost
             return
-        all_times = np.concatenate(
-            [swarm.base + swarm.wave.offsets[start:stop] for swarm, start, stop in parts]
-        )
-        all_costs = np.repeat(
-            [swarm.wave.cost for swarm, _, _ in parts], [stop - start for _, start, stop in parts]
-        )
+        all_times = np.concatenate([swarm.base + swarm.wave.offsets[start:stop] for swarm, start, stop in parts])
+        all_costs = np.repeat([swarm.wave.cost for swarm, _, _ in parts], [stop - start for _, start, stop in parts])
         in_turn = np.argsort(all_times, kind="stable")
         left = np.cumsum(all_costs[in_turn][::-1])[::-1]
         self.free = max(self.free + int(left[0]), int((all_times[in_turn] + left).max()))
@@ -370,10 +358,7 @@ class TieBreak:
         return not self._events
 
     def __init__(
-        self,
-        clock: SimClock,
-        serve: Callable[[Any, int], object],
-        last: Callable[[Any], bool] = lambda event: False,
+        self, clock: SimClock, serve: Callable[[Any, int], object], last: Callable[[Any], bool] = lambda event: False
     ) -> None:
         self._clock, self._serve, self._last = clock, serve, last
         self._events: list[Any] = []

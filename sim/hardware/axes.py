@@ -161,9 +161,7 @@ def _by_digits(place: Place, group: AxisGroup, island: Island) -> Coordinates | 
     return tuple(tuple(sorted(along)) for along in found)
 
 
-def _digits(
-    levels: Sequence[tuple[int, int]], first: int, radices: Shape
-) -> list[tuple[int, int, int]] | None:
+def _digits(levels: Sequence[tuple[int, int]], first: int, radices: Shape) -> list[tuple[int, int, int]] | None:
     """Splits strided levels so that each steps through one digit of a mixed-radix number: (extent, digit, step).
 
     None if a level would carry from one digit into the next.

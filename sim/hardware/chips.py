@@ -26,9 +26,7 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
     devices_per_chip: int = 1  # they share the chip's links, and have a direct connection to each other
     core_bandwidth: int = 0  # bytes a second and direction, between the devices of one chip
     core_latency: int = 0  # nanoseconds
-    ici_bandwidth: (
-        int  # bytes a second, link and direction; without a torus: from a device into its host's switch
-    )
+    ici_bandwidth: int  # bytes a second, link and direction; without a torus: from a device into its host's switch
     ici_latency: int  # nanoseconds a hop
     wrap_min: int = 0  # number of chips from which an axis wraps (see `layout.wraps`); 0: no axis does
     network_bandwidth: int = 0  # bytes a second and device between hosts that no torus joins
@@ -145,9 +143,7 @@ def machine_from(label: str, table: Table, base: MachineSpec | None, source: str
     return msgspec.convert({**values, "sources": sources}, MachineSpec)
 
 
-def _figures(
-    label: str, table: Table, units: dict[str, str], source: str
-) -> tuple[dict[str, int], dict[str, str]]:
+def _figures(label: str, table: Table, units: dict[str, str], source: str) -> tuple[dict[str, int], dict[str, str]]:
     known_keys(label, table, units)
     found: dict[str, int] = {}
     sources: dict[str, str] = {}

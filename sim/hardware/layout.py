@@ -27,10 +27,7 @@ def fill(label: str, entry: Table, changed: Table, of: Generation) -> dict[str, 
     """An island's table as core reads it: the entry, the overrides, and what follows from its chip."""
     found: dict[str, object] = {"name": "i", "memory": of.chip.hbm_bytes, **entry, **changed}
     found.setdefault("host_memory", of.machine.host_memory)
-    found |= {
-        "kind": of.chip.name,
-        "devices_per_host": found.get("devices_per_host", of.chip.devices_per_host),
-    }
+    found |= {"kind": of.chip.name, "devices_per_host": found.get("devices_per_host", of.chip.devices_per_host)}
     if "hosts" not in found:
         raise Impossible(f"{label} does not say how many `hosts` it has")
     for key in ("hosts", "devices_per_host"):
@@ -63,9 +60,7 @@ def _torus(label: str, found: Table, chip: Chip) -> dict[str, object]:
     torus = geometry["torus"]
     if isinstance(torus, list) and torus and all(type(size) is int and size > 0 for size in torus):
         if prod(torus) == hosts * devices_per_host and torus[-1] % share:
-            raise Impossible(
-                f"{label}: the last axis of `torus` is {torus[-1]}; {share} devices share a chip there"
-            )
+            raise Impossible(f"{label}: the last axis of `torus` is {torus[-1]}; {share} devices share a chip there")
         geometry.setdefault("wraps", list(wraps((*torus[:-1], torus[-1] // share), chip)))
     return geometry
 
@@ -91,8 +86,7 @@ def nearest_cube(hosts: int, block: Shape) -> Shape:
     """The shape in chips with the shortest sum of its axes; among equal ones, the one whose first axes are
     shorter."""
     shapes = (
-        tuple(count * size for count, size in zip(grid, block, strict=True))
-        for grid in _factorings(hosts, len(block))
+        tuple(count * size for count, size in zip(grid, block, strict=True)) for grid in _factorings(hosts, len(block))
     )
     return min(shapes, key=lambda shape: (sum(shape), shape))
 

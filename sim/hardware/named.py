@@ -28,9 +28,7 @@ def named(what: str) -> dict[str, object]:
     match = SLICE.fullmatch(what)
     if match is None or not chips.known(match[2]):
         examples = [f"{one.aliases[0]}-{64 * one.counted}" for one in chips.generations()]
-        raise Impossible(
-            f"no cluster {what!r}; {nearest(what, [*PRESETS, *examples])}; or the path of a TOML file"
-        )
+        raise Impossible(f"no cluster {what!r}; {nearest(what, [*PRESETS, *examples])}; or the path of a TOML file")
     count, one, number = int(match[1] or 1), chips.generation(match[2]), int(match[3])
     return _slice(what, count, one, number)
 
@@ -39,9 +37,7 @@ def _slice(what: str, count: int, one: chips.Generation, number: int) -> dict[st
     chip, counted = one.chip, one.counted
     devices, odd = divmod(number * chip.devices_per_chip, counted)
     if odd or devices < 1 or count < 1:
-        raise Impossible(
-            f"no cluster {what!r}: a {chip.name} chip counts {counted}, so the number is a multiple of it"
-        )
+        raise Impossible(f"no cluster {what!r}: a {chip.name} chip counts {counted}, so the number is a multiple of it")
     devices_per_host = min(devices, chip.devices_per_host)
     if devices % devices_per_host:
         raise Impossible(f"no cluster {what!r}: {devices} devices are not whole hosts of {devices_per_host}")

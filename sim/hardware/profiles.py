@@ -103,9 +103,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 HEAD = ("name", "fanout", "status", "note")
-COSTS = tuple(
-    field.name for field in msgspec.structs.fields(Profile) if field.name not in (*HEAD, "fitted", "sources")
-)
+COSTS = tuple(field.name for field in msgspec.structs.fields(Profile) if field.name not in (*HEAD, "fitted", "sources"))
 OPTIONAL = ("complete_more", "transfer_byte_ps", "transfer_end", "literal", "stall", "stall_every")
 PAUSES = ("stall", "stall_every")
 
@@ -135,9 +133,7 @@ def profile_in(label: str, name: str, table: Table) -> Profile:
 def _read(label: str, table: Table, source: str) -> Profile:
     known_keys(label, table, (*HEAD, "like", "costs"))
     like = table.get("like")
-    if like is not None and (
-        not isinstance(like, str) or like not in profiles()
-    ):  # a file reads no other file
+    if like is not None and (not isinstance(like, str) or like not in profiles()):  # a file reads no other file
         raise Impossible(f"{label}: no profile {like!r}; {nearest(str(like), profiles())}")
     base = {"fitted": {}, "sources": {}} if like is None else msgspec.structs.asdict(profiles()[like])
     costs, fitted = dict(base), dict(base["fitted"])
@@ -151,9 +147,7 @@ def _read(label: str, table: Table, source: str) -> Profile:
         if isinstance(value, dict) and "fitted" in value:
             fitted[key] = str(value["fitted"])
         if not sources[key] and key not in fitted:
-            raise Impossible(
-                f"{label} [costs]: `{key}` needs a `source`, or the number to which it is `fitted`"
-            )
+            raise Impossible(f"{label} [costs]: `{key}` needs a `source`, or the number to which it is `fitted`")
     if missing := [key for key in COSTS if key not in costs and key not in OPTIONAL]:
         raise Impossible(f"{label} [costs] lacks {', '.join(missing)}; or say which profile it is `like`")
     head = {key: table[key] for key in HEAD if key in table}

@@ -53,9 +53,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         """Every figure of the set-up: its part (a chip, "host", "DCN"), its name, its value in the base unit, its
         source."""
         parts: dict[str, Chip | MachineSpec | Dcn | Shared] = {chip.name: chip for chip in self.chips}
-        parts |= {
-            f"{chip.name} host": machine for chip, machine in zip(self.chips, self.machines, strict=True)
-        }
+        parts |= {f"{chip.name} host": machine for chip, machine in zip(self.chips, self.machines, strict=True)}
         parts |= {f"shared machine {at}": machine for at, machine in enumerate(self.shared)}
         for of, part in [*parts.items(), ("DCN", self.dcn)]:
             for key, source in part.sources.items():
@@ -111,9 +109,7 @@ def _setup(label: str, table: Table, overrides: Mapping[str, object]) -> Setup:
         machines=machines,
         dcn=dcn,
         note=_note(table, overrides),
-        shared=placed(
-            label, overrides.get("shared", table.get("shared", ())), cluster, machines, _stated(label)
-        ),
+        shared=placed(label, overrides.get("shared", table.get("shared", ())), cluster, machines, _stated(label)),
         profile=profile_in(label, str(table.get("name", "cluster")), costs) if costs else None,
     )
 
@@ -190,9 +186,7 @@ def _dcn(label: str, table: Table, machine: MachineSpec) -> Dcn:
         raise Impossible(f"{label}: `bandwidth` is zero")
     share = table.get("oversubscription", 1.0)
     if isinstance(share, bool) or not isinstance(share, int | float) or not 1 <= share < float("inf"):
-        raise Impossible(
-            f"{label}: `oversubscription` cannot be {share!r}: 1.0 is none, 2.0 halves the network"
-        )
+        raise Impossible(f"{label}: `oversubscription` cannot be {share!r}: 1.0 is none, 2.0 halves the network")
     return msgspec.convert({**values, "oversubscription": float(share), "sources": sources}, Dcn)
 
 

@@ -99,9 +99,7 @@ def placed(
     return tuple(found)
 
 
-def _machines(
-    label: str, entry: Table, cluster: Cluster, machines: Sequence[MachineSpec], source: str
-) -> list[Shared]:
+def _machines(label: str, entry: Table, cluster: Cluster, machines: Sequence[MachineSpec], source: str) -> list[Shared]:
     known_keys(label, entry, KEYS)
     hosts = _hosts(label, entry.get("hosts", ()), cluster)
     controller = _yes(label, "controller", entry.get("controller", False))
@@ -112,16 +110,12 @@ def _machines(
     python, devices = (_yes(label, key, entry.get(key, False)) for key in ("python", "devices"))
     together = _together(label, entry.get("one_process", ()))
     if together and not python:
-        raise Impossible(
-            f"{label}: `one_process` says which share an interpreter; write `python = true` with it"
-        )
+        raise Impossible(f"{label}: `one_process` says which share an interpreter; write `python = true` with it")
     groups = [hosts]
     if "each" in entry:
         each = whole(label, "each", entry["each"])
         if controller or clients or others or not hosts:
-            raise Impossible(
-                f"{label}: `each` divides `hosts` over machines; place all else in a table of its own"
-            )
+            raise Impossible(f"{label}: `each` divides `hosts` over machines; place all else in a table of its own")
         groups = [hosts[at : at + each] for at in range(0, len(hosts), each)]
     made = []
     for group in groups:
@@ -136,12 +130,7 @@ def _machines(
 
 
 def _cores(
-    label: str,
-    entry: Table,
-    hosts: tuple[int, ...],
-    cluster: Cluster,
-    machines: Sequence[MachineSpec],
-    source: str,
+    label: str, entry: Table, hosts: tuple[int, ...], cluster: Cluster, machines: Sequence[MachineSpec], source: str
 ) -> tuple[int, dict[str, str]]:
     if "cores" in entry:
         cores, source = figure(label, "cores", entry["cores"], "number", source)
@@ -152,9 +141,7 @@ def _cores(
     of = dict.fromkeys(machines[island].cores for island in islands)
     if len(of) > 1:
         counts = " and ".join(map(str, of))
-        raise Impossible(
-            f"{label}: machines of these hosts have {counts} cores; say how many `cores` this one has"
-        )
+        raise Impossible(f"{label}: machines of these hosts have {counts} cores; say how many `cores` this one has")
     return next(iter(of)), {}
 
 

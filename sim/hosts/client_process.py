@@ -37,9 +37,7 @@ class SimClient(Process):
     """A simulated client. `index` is its place among the clients, and its process is `peers.client(index + 1)`.
     The number that the controller gives it is the same as long as the controller lives."""
 
-    def __init__(
-        self, sim: Context, index: int, name: str, weight: int, priority: int, limits: Limits | None
-    ) -> None:
+    def __init__(self, sim: Context, index: int, name: str, weight: int, priority: int, limits: Limits | None) -> None:
         self.client = Client(
             name, sim.hosts_of, weight=weight, priority=priority, limits=limits, chunk=sim.chunk,
             transfer=self._make_transfer,
@@ -55,9 +53,7 @@ class SimClient(Process):
         share = sim.machines.share(self)
         self._lane = SimThread(sim.clock, self.serve, share)
         self._contents = SimThread(sim.clock, self.serve, share)
-        self._wire = SimThread(
-            sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share
-        )
+        self._wire = SimThread(sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share)
         self._turn = sim.machines.turn(self)
 
     @property
@@ -130,9 +126,7 @@ class SimClient(Process):
             self._lane.put((sender, number), self.sim.profile.client_note, event)
 
     def take(self, sender: int, message: Any, at: int) -> int:
-        notes = (
-            len(message.notes) if isinstance(message, m.ClientMessages) else int(type(message) not in DATA)
-        )
+        notes = len(message.notes) if isinstance(message, m.ClientMessages) else int(type(message) not in DATA)
         return self.serve_until(e.MessageReceived(sender, message), at + notes * self.sim.profile.client_note)
 
     def lose(self, sender: int, reason: str) -> None:

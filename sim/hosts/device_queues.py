@@ -121,9 +121,7 @@ class Fabric:
         assert isinstance(gang, Gang)
         self.enqueue(host, launch.seq, plan, gang, launch.placeholders)
 
-    def enqueue(
-        self, host: int, seq: int, plan: Plan, gang: Gang, placeholders: bool = False, at: int = -1
-    ) -> None:
+    def enqueue(self, host: int, seq: int, plan: Plan, gang: Gang, placeholders: bool = False, at: int = -1) -> None:
         """`at`: when it was at the head of all its queues, if that is past."""
         job, part = self._add(host, seq, plan, gang, placeholders)
         for device in part.devices:
@@ -132,9 +130,7 @@ class Fabric:
         if at >= 0 and part.arrived >= 0:
             part.arrived = at
 
-    def _add(
-        self, host: int, seq: int, plan: Plan, gang: Gang, placeholders: bool
-    ) -> tuple[DeviceJob, HostPart]:
+    def _add(self, host: int, seq: int, plan: Plan, gang: Gang, placeholders: bool) -> tuple[DeviceJob, HostPart]:
         key = (seq, -1 if gang.collective else host)
         job = self._jobs.get(key)
         if job is None:

@@ -133,9 +133,7 @@ class ControllerProcess(Process):
         super().__init__(sim, CONTROLLER, machine)
         share = sim.machines.share(self)
         self.lane = SimThread(sim.clock, self.serve, share)
-        self._wire = SimThread(
-            sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share
-        )
+        self._wire = SimThread(sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share)
         # Peers whose connection is lost. Messages to them are dropped, until the machine has been told of the first
         # message of their next connection, which is kept here.
         self._gone: dict[int, e.Effect | None] = {}
@@ -237,9 +235,7 @@ class HostProcess(Process):
             e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy, e.LogLine: self._say, e.Close: self._close,
         }  # fmt: skip
 
-    def resume(
-        self, parent: int, read: int, write: int, enqueue: int, hear: int, prepared: dict[int, int]
-    ) -> None:
+    def resume(self, parent: int, read: int, write: int, enqueue: int, hear: int, prepared: dict[int, int]) -> None:
         """Goes on with a past, from which threads are occupied until these times."""
         self.lane(m.Ordered, parent).free, self.lane(e.Finished, 0).free = read, hear
         self._write_free, self._enqueue_free, self._prepared = write, enqueue, prepared

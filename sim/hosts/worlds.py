@@ -13,9 +13,7 @@ from ..engine import SimClock
 class SimWorlds:
     """Forms worlds, and calls `tell(host, event)` for each member when its world is ready."""
 
-    def __init__(
-        self, clock: SimClock, cluster: Cluster, join: int, tell: Callable[[int, e.Event], None]
-    ) -> None:
+    def __init__(self, clock: SimClock, cluster: Cluster, join: int, tell: Callable[[int, e.Event], None]) -> None:
         self._clock, self._cluster, self._join, self._tell = clock, cluster, join, tell
         self._come: dict[tuple[int, int], dict[int, int]] = {}  # (island, epoch) -> host -> when it joined
         self._waits: dict[int, int] = {}  # host -> the epoch that it last joined

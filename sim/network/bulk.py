@@ -38,9 +38,7 @@ CARRIED_BYTES = 64  # of a message that travels in order with contents
 class Roads:
     """Bandwidths in bytes a second; with 0, sending takes no time."""
 
-    __slots__ = (
-        "chip", "ici", "latency", "nic", "oversubscription", "pcie", "pcie_latency", "torus_latency",
-    )  # fmt: skip
+    __slots__ = ("chip", "ici", "latency", "nic", "oversubscription", "pcie", "pcie_latency", "torus_latency")
 
     def __init__(
         self, nic: float, latency: int, pcie: float, pcie_latency: int, ici: float, torus_latency: int,
@@ -93,16 +91,12 @@ class BulkNetwork:
         self._trace, self.small = trace, small
         # (sender, receiver, transfer) of chunks that were not small, the last ones
         self._long: dict[tuple[Name, Name, int], None] = {}
-        self._entered: dict[
-            tuple[Name, Name], int
-        ] = {}  # when the last chunk of a connection reached its card
+        self._entered: dict[tuple[Name, Name], int] = {}  # when the last chunk of a connection reached its card
         self.ports = Ports(clock)
         self._face = cache(self._face_to)
         self._lives: dict[Name, int] = {}
         self.moved = 0  # bytes of contents
-        self._cards: dict[
-            tuple[Name, bool], ClientCard
-        ] = {}  # by client; for what it sends, and for what it gets
+        self._cards: dict[tuple[Name, bool], ClientCard] = {}  # by client; for what it sends, and for what it gets
         self._writers = ThreadPool(clock, self._wrote)  # one for each transfer on a connection
 
     def send(self, sender: Name, receiver: Name, message: Any, nbytes: int, cost: int) -> None:
@@ -152,9 +146,7 @@ class BulkNetwork:
             found = self._cards[client, getting] = ClientCard()
         return found
 
-    def begin(
-        self, client: Name, transfer: int, pieces: Sequence[tuple[Name, int, int]], getting: bool
-    ) -> None:
+    def begin(self, client: Name, transfer: int, pieces: Sequence[tuple[Name, int, int]], getting: bool) -> None:
         """A client begins to put or get: (host, piece, bytes) of each piece."""
         took: dict[Name, int] = {}
         for host, _, nbytes in pieces:
@@ -163,7 +155,7 @@ class BulkNetwork:
 
     def _leave_client(
         self, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any, nbytes: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         if isinstance(message, Chunk):
             self._trace.left(message.transfer, self._clock.now)
         wait = self._turn(sender, receiver, message, nbytes, getting=False)
@@ -171,7 +163,7 @@ class BulkNetwork:
 
     def _reach_client(
         self, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any, nbytes: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         wait = self._turn(receiver, sender, message, nbytes, getting=True)
         self._land_at(self._clock.now, wait, (life, sender, receiver, number, message))
 
@@ -189,7 +181,7 @@ class BulkNetwork:
 
     def _leave(
         self, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any, nbytes: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         if isinstance(message, Chunk):
             self._trace.left(message.transfer, self._clock.now)
         if receiver < 0:
@@ -269,9 +261,7 @@ class BulkNetwork:
     def _land_at(self, start: int, wait: int, after: tuple[Any, ...]) -> None:
         self._clock.at(start + wait, self._land, *after)
 
-    def _land(
-        self, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any
-    ) -> None:  # fmt: skip
+    def _land(self, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any) -> None:
         if life == (self._lives.get(sender, 0), self._lives.get(receiver, 0)):
             if isinstance(message, Chunk):
                 self._trace.came(message.transfer, self._clock.now)

@@ -26,11 +26,7 @@ Name = int
 _SHIFT = 1 << 32
 _WORDS = 1 << 59  # numbers of data-plane messages
 _REPORTS = 1 << 60  # numbers of reports, apart from the numbers of other messages
-_KINDS = {
-    m.PieceCounts: 0,
-    m.Enqueued: 1,
-    m.Done: 2,
-}  # in the order in which a host reports them about one thing
+_KINDS = {m.PieceCounts: 0, m.Enqueued: 1, m.Done: 2}  # in the order in which a host reports them about one thing
 REPORT_BYTES = MESSAGE + REPORT
 # Each has a stream of its own. Those about one transfer stay in order: they draw the same jitter, and the last one
 # is said when all others have come.
@@ -44,9 +40,7 @@ def link_of(sender: Name, receiver: Name) -> int:
 
 def report_number(report: m.Report) -> int:
     """A report's number follows from its subject: it is the same from every host, whatever else is sent."""
-    about = (
-        report.seq if isinstance(report, m.Done) else getattr(report, "seq", getattr(report, "transfer", 0))
-    )
+    about = report.seq if isinstance(report, m.Done) else getattr(report, "seq", getattr(report, "transfer", 0))
     return _REPORTS + 4 * int(about) + _KINDS.get(type(report), len(_KINDS))
 
 
@@ -149,9 +143,7 @@ class Network:
             return departure + self.latency
         arrival = departure + self.report_latency
         if self.jitter:
-            arrival += noise.below(
-                self.jitter + 1, self.link(sender, receiver).source, about(report_number(report))
-            )
+            arrival += noise.below(self.jitter + 1, self.link(sender, receiver).source, about(report_number(report)))
         return arrival
 
     def _deliver(self, link: SimLink, number: int, message: Any) -> None:

@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 
 from ..engine import LATER, Ints, SimClock
 
-Key = tuple[
-    int, int, int, int
-]  # the other end, the transfer, the place among its messages: see `bulk.place_of`
+Key = tuple[int, int, int, int]  # the other end, the transfer, the place among its messages: see `bulk.place_of`
 Which = NDArray[np.intp] | slice  # of the things of a `put_many`
 ALL = slice(None)
 

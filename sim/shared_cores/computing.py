@@ -31,9 +31,7 @@ NEGLIGIBLE = 0.05  # of a core
 class Computing:
     """Runs gangs on cores. `cores`: by host. `process_of`: the current process of a host, which may be replaced."""
 
-    def __init__(
-        self, clock: SimClock, cores: dict[int, Cores], process_of: Callable[[int], Process]
-    ) -> None:
+    def __init__(self, clock: SimClock, cores: dict[int, Cores], process_of: Callable[[int], Process]) -> None:
         self._clock, self._cores, self._process_of = clock, cores, process_of
         self._turns = 0
 

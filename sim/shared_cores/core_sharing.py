@@ -31,9 +31,7 @@ class SharedMachines:
     def __init__(self, sim: Context, setup: Setup) -> None:
         profile = sim.profile
         self._sim, self._setup, self._clock = sim, setup, sim.clock
-        self._stalls = (
-            CoreStalls(profile.stall_every, profile.stall, sim.seed) if profile.stall_every else None
-        )
+        self._stalls = CoreStalls(profile.stall_every, profile.stall, sim.seed) if profile.stall_every else None
         self.batches = any(shared.python for shared in setup.shared)  # whether any messages are batched
         # hosts on shared machines, and other hosts whose machines have too few cores
         self._hosts: dict[int, Cores | None] = {}

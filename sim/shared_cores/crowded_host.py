@@ -41,9 +41,7 @@ class Launching:
 
 
 class CrowdedHost(HostProcess):
-    def __init__(
-        self, sim: Context, host: int, machine: Host, cores: Cores, machines: SharedMachines
-    ) -> None:
+    def __init__(self, sim: Context, host: int, machine: Host, cores: Cores, machines: SharedMachines) -> None:
         super().__init__(sim, host, machine)
         self._cores, self._wires = cores, machines.wires
         clock = sim.clock

@@ -85,12 +85,7 @@ class ProcessOutbox:
         sim = self._sim
         found: list[Any] = []
         contents = 0
-        while (
-            self._items
-            and self._items[0][0] <= sim.now
-            and len(found) < batching.MANY
-            and contents < batching.BATCH
-        ):
+        while self._items and self._items[0][0] <= sim.now and len(found) < batching.MANY and contents < batching.BATCH:
             found.append(self._items.popleft()[1])
             contents += contents_of(found[-1])
         profile = sim.profile

@@ -64,9 +64,7 @@ def _carry_out(
             pass
 
 
-def _seat(
-    sim: Simulation, seat: m.Seat, seats: dict[int, m.Seat], todo: deque[tuple[Process, e.Effect]]
-) -> None:
+def _seat(sim: Simulation, seat: m.Seat, seats: dict[int, m.Seat], todo: deque[tuple[Process, e.Effect]]) -> None:
     """Collects a seat of a cohort's host. When the last host has its seat, the epoch's world is ready."""
     seats[seat.host] = seat
     island = sim.islands[seat.island]

@@ -76,9 +76,7 @@ class FaultInjection:
     def lose_device(self, device: int) -> None:
         host = self._single_host(self._sim.cluster.host_of(device)).name
         self._sim.fabric.lose(device)
-        self._sim.tell_host(
-            host, e.DeviceLost(device, m.Blame("device-lost", f"device {device} is gone", host=host))
-        )
+        self._sim.tell_host(host, e.DeviceLost(device, m.Blame("device-lost", f"device {device} is gone", host=host)))
 
     def crash_host(self, host: int) -> None:
         """Ends a host's process at once; its peers find out when its lease runs out, or when it comes back."""
@@ -151,11 +149,7 @@ class FaultInjection:
         if duration is not None:
             self._sim.clock.at(self._sim.now + duration, self.mend, one, other)
         self._sim.clock.at(
-            self._sim.now + self._sim.times.lease,
-            self._expire,
-            one,
-            other,
-            self._sim.network.cuts(one, other),
+            self._sim.now + self._sim.times.lease, self._expire, one, other, self._sim.network.cuts(one, other)
         )
 
     def mend(self, one: int, other: int = CONTROLLER) -> None:

@@ -40,9 +40,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.at < 0:
             raise ValueError(f"{self.what} at {self.at} ns: time begins at 0")
         if isinstance(self.whom, str) != (self.what == "crash_client"):
-            raise ValueError(
-                f"{self.what} befalls a {'client, by name' if isinstance(self.whom, int) else 'number'}"
-            )
+            raise ValueError(f"{self.what} befalls a {'client, by name' if isinstance(self.whom, int) else 'number'}")
 
 
 def divided(faults: Iterable[Fault], cluster: Cluster) -> dict[int, int]:

@@ -229,9 +229,7 @@ class Beginning:
             if host in sim.fabric.slow:
                 island.slow(host - base, sim.fabric.slow[host])
         for client in {client for client, host in sim.met if host in self._hosts}:
-            island.contents.resume(
-                client, spans.of(host for host in self._hosts if (client, host) in sim.met)
-            )
+            island.contents.resume(client, spans.of(host for host in self._hosts if (client, host) in sim.met))
         steps: dict[int, m.GangStep] = {}
         for process in self._hosts.values():
             steps |= {seq: step for seq, (step, _) in process.machine.executor.gangs_under_way().items()}
@@ -275,9 +273,7 @@ class Beginning:
             self._resume(island, job, here)
             return
         if here.slow:
-            job.slow = np.array(
-                [here.slow.get(self._at.base_host + row, 1.0) for row in range(self._at.hosts)]
-            )
+            job.slow = np.array([here.slow.get(self._at.base_host + row, 1.0) for row in range(self._at.hosts)])
         for each in job.jobs.values():
             self._resume(island, each, here)
 

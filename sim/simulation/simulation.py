@@ -109,19 +109,14 @@ class Simulation:
         self.contents = BulkNetwork(self.clock, self.cluster, self._roads(), self._arrive, self.trace, small)
         self.machines = SharedMachines(self, setup)
         self.fabric = Fabric(
-            self.clock, self.cluster, self.trace, self.prices, self._sizes, self.tell_host,
-            self.machines.computing,
-        )  # fmt: skip
+            self.clock, self.cluster, self.trace, self.prices, self._sizes, self.tell_host, self.machines.computing
+        )
         self.trouble = FaultInjection(self)
         self.replaying = False  # what hosts did before now is played again: nobody else hears of it
         self.worlds = SimWorlds(self.clock, self.cluster, self.times.join, self._tell_at_once)
         self.config = config or Config(fanout=fanout_of(profile, setup.cluster))
         faults = list(faults)
-        exact = (
-            dict.fromkeys(range(len(self.cluster.islands)))
-            if fidelity == "exact"
-            else self.machines.islands.copy()
-        )
+        exact = dict.fromkeys(range(len(self.cluster.islands))) if fidelity == "exact" else self.machines.islands.copy()
         differ = divided(faults, self.cluster)
         self._exact = exact  # islands whose hosts are simulated one by one
         self.controller = Controller(self.cluster, policy, self.config, trace=self.trace, shape=self._tree_of)
@@ -225,15 +220,11 @@ class Simulation:
 
     def why_stuck(self) -> str:
         waits = "; ".join(list(dict.fromkeys(text for _, text in self.told[-30:]))[-3:])
-        return f"nothing more can happen at {clock_text(self.now)}" + (
-            f"; last heard: {waits}" if waits else ""
-        )
+        return f"nothing more can happen at {clock_text(self.now)}" + (f"; last heard: {waits}" if waits else "")
 
     # --- processes ------------------------------------------------------------------------------------------
 
-    def client(
-        self, name: str, weight: int = 1, priority: int = 0, limits: Limits | None = None
-    ) -> SimClient:
+    def client(self, name: str, weight: int = 1, priority: int = 0, limits: Limits | None = None) -> SimClient:
         client = SimClient(self, len(self.clients), name, weight, priority, limits)
         self.clients.append(client)
         client.serve(e.Connected(CONTROLLER), self.now)
@@ -416,9 +407,7 @@ class Simulation:
             and self.machines.carries(sender, receiver)
         )
 
-    def _write(
-        self, sender: int, order: Order, cost: int, send: Callable[[int], None], in_order: bool = False
-    ) -> None:
+    def _write(self, sender: int, order: Order, cost: int, send: Callable[[int], None], in_order: bool = False) -> None:
         host = self.lone_hosts.get(sender)
         if host is None:
             send(cost)

@@ -93,9 +93,7 @@ class Replay:
         lane.exchange(lambda order, what: self._from_root(order) if what is NOTHING else what)
         for root, number in list(self._said):  # the controller has taken it in before now
             said = self._from_root((root, number))
-            self._sim.controller_process.carry_out(
-                self._sim.controller.handle(said, self._sim.now), self._sim.now
-            )
+            self._sim.controller_process.carry_out(self._sim.controller.handle(said, self._sim.now), self._sim.now)
         lane.catch_up()
 
     def _one_root(self, order: Order, what: Any) -> Any:

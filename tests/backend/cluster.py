@@ -34,11 +34,7 @@ class User:
         self.heard: list[e.Command] = []
         self.head = Head(server.address, access or server.access)
         self.remote = Remote(
-            Client(name, server.cluster),
-            server.lease,
-            self.head,
-            heard=self.heard.append,
-            failed=self.failures.append,
+            Client(name, server.cluster), server.lease, self.head, heard=self.heard.append, failed=self.failures.append
         )
         self.remote.node.start()
 
@@ -55,9 +51,7 @@ class User:
         return await wait_until(lambda: next(filter(over, self.heard), None))
 
     async def ended(self, run: int) -> e.RunEnded:
-        found: e.RunEnded = await self.until(
-            lambda effect: isinstance(effect, e.RunEnded) and effect.run == run
-        )
+        found: e.RunEnded = await self.until(lambda effect: isinstance(effect, e.RunEnded) and effect.run == run)
         return found
 
     async def stop(self) -> None:
@@ -128,12 +122,7 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(
-    folder: Path,
-    hosts: int = 2,
-    devices_per_host: int = 2,
-    islands: int = 1,
-    agents: bool = True,
-    **options: Any,
+    folder: Path, hosts: int = 2, devices_per_host: int = 2, islands: int = 1, agents: bool = True, **options: Any
 ) -> AsyncIterator[Cluster]:
     server = Server(small(hosts, devices_per_host, islands), folder=folder, **options)
     await server.start()
@@ -157,8 +146,7 @@ def chain(length: int, devices: int, size: int = 8, island: str = "", cost: int 
         computations=(Computation("step", "step", cost),),
         args=(value,),
         nodes=tuple(
-            Node("step", 0, 0, (Arg(0) if at == 0 else Out(at - 1),), (value,), (value,))
-            for at in range(length)
+            Node("step", 0, 0, (Arg(0) if at == 0 else Out(at - 1),), (value,), (value,)) for at in range(length)
         ),
         results=(Out(length - 1),),
     )

@@ -16,9 +16,7 @@ def coroutine_of(item: pytest.Function) -> Coroutine[Any, Any, None] | None:
     """None: the test is no coroutine."""
     if not inspect.iscoroutinefunction(item.obj):
         return None
-    work: Coroutine[Any, Any, None] = item.obj(
-        **{name: item.funcargs[name] for name in item._fixtureinfo.argnames}
-    )
+    work: Coroutine[Any, Any, None] = item.obj(**{name: item.funcargs[name] for name in item._fixtureinfo.argnames})
     return work
 
 

@@ -29,9 +29,8 @@ class Program:
     """One process and its output."""
 
     def __init__(
-        self, log: Path, *words: str, env: dict[str, str] | None = None,
-        python: tuple[str, ...] = ("-m", "seaway"),
-    ) -> None:  # fmt: skip
+        self, log: Path, *words: str, env: dict[str, str] | None = None, python: tuple[str, ...] = ("-m", "seaway")
+    ) -> None:
         self.log = log
         with log.open("ab") as said:
             self.process = subprocess.Popen(
@@ -80,14 +79,7 @@ class Real:
         self.folder, self.cluster, self.access = folder, small(hosts, devices_per_host, islands), Access()
         self.lease = round(lease * 1e9)
         self._platform, self._options = platform, options
-        self._shape = [
-            "--hosts",
-            str(hosts),
-            "--devices-per-host",
-            str(devices_per_host),
-            "--islands",
-            str(islands),
-        ]
+        self._shape = ["--hosts", str(hosts), "--devices-per-host", str(devices_per_host), "--islands", str(islands)]
         self.address = "127.0.0.1:0"
         self.agents: dict[int, Program] = {}
         self.users: list[User] = []
@@ -155,9 +147,7 @@ class Real:
 
 
 @asynccontextmanager
-async def real(
-    folder: Path, hosts: int = 2, devices_per_host: int = 2, **options: Any
-) -> AsyncIterator[Real]:
+async def real(folder: Path, hosts: int = 2, devices_per_host: int = 2, **options: Any) -> AsyncIterator[Real]:
     found = Real(folder, hosts, devices_per_host, **options)
     try:
         found.start_controller()

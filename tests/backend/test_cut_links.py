@@ -93,8 +93,7 @@ class Calls:
     def __init__(self) -> None:
         self.meshes = [sw.slice(devices=2, island=f"i{island}", name=f"i{island}") for island in (0, 1)]
         self.steps = [
-            sw.synthetic(f"step {island}", devices=mesh, duration="1ms")
-            for island, mesh in enumerate(self.meshes)
+            sw.synthetic(f"step {island}", devices=mesh, duration="1ms") for island, mesh in enumerate(self.meshes)
         ]
 
     def put(self) -> None:

@@ -69,10 +69,7 @@ async def test_a_controller_that_is_killed_and_restarted_finds_its_hosts_and_cli
         found.start_controller()
         ended = await user.ended(under_way.run)
         assert ended.blame is not None
-        assert (ended.blame.code, ended.blame.cause) == (
-            "restart",
-            "the controller was restarted while this ran",
-        )
+        assert (ended.blame.code, ended.blame.cause) == ("restart", "the controller was restarted while this ran")
         await runs(user, short)
         status = await found.ready()
         assert status["incarnation"] == 1
@@ -87,18 +84,14 @@ async def test_a_controller_that_is_killed_and_restarted_finds_its_hosts_and_cli
         assert not user.failures
 
 
-async def test_a_controller_that_pauses_longer_than_a_lease_does_not_claim_a_restart(
-    tmp_path: Path,
-) -> None:
+async def test_a_controller_that_pauses_longer_than_a_lease_does_not_claim_a_restart(tmp_path: Path) -> None:
     async with real(tmp_path) as found:
         user = found.user()
         short, long = register(user, 3), endless(user)
         await runs(user, short)
         under_way = await begun(found, user, long)
         found.controller.signal(signal.SIGSTOP)
-        lost = await user.until(
-            lambda effect: isinstance(effect, e.LogLine) and "out of reach" in effect.text
-        )
+        lost = await user.until(lambda effect: isinstance(effect, e.LogLine) and "out of reach" in effect.text)
         assert lost.text.startswith("the controller is out of reach: nothing heard for 2")
         blame = (await user.ended(under_way.run)).blame
         assert blame is not None
@@ -241,8 +234,7 @@ async def test_an_agent_without_a_place_in_the_cluster_is_told_why_in_one_line(t
     async with real(tmp_path, hosts=1, islands=2) as found:
         given = ("--controller", found.address, "--platform", "timed", "--devices", "2", "--name", "x")
         strangers = [
-            found.program(f"stranger-{number}", "agent", *given, *words)
-            for number, (words, _) in enumerate(NO_PLACE)
+            found.program(f"stranger-{number}", "agent", *given, *words) for number, (words, _) in enumerate(NO_PLACE)
         ]
         for stranger, (_, says) in zip(strangers, NO_PLACE, strict=True):
             assert await stranger.ended() == 2
@@ -332,9 +324,7 @@ class Failing(TimedDevices):
                     super().launch(command, plan)  # type: ignore[arg-type]
 
 
-async def test_a_computation_that_fails_on_one_host_is_blamed_and_no_gang_meets_the_wrong_peer(
-    tmp_path: Path,
-) -> None:
+async def test_a_computation_that_fails_on_one_host_is_blamed_and_no_gang_meets_the_wrong_peer(tmp_path: Path) -> None:
     async with cluster(tmp_path, agents=False) as found:
         await found.agent(0)
         await _failing_agent(found, 1)
@@ -379,9 +369,7 @@ async def test_a_killed_coordination_process_is_replaced_and_nothing_is_lost(tmp
                 (pid,) = children_of(found.controller.process.pid, "coordination")
                 os.kill(pid, signal.SIGKILL)
                 asyncio.run(found.ready(epoch=1))
-                (again,) = [
-                    each for each in children_of(found.controller.process.pid, "coordination") if each != pid
-                ]
+                (again,) = [each for each in children_of(found.controller.process.pid, "coordination") if each != pid]
                 assert again != pid
                 assert summed(session, 2).tolist() == [1.0, 2.0]
                 assert np.asarray(kept).tolist() == list(range(8))
@@ -391,9 +379,7 @@ async def test_a_killed_coordination_process_is_replaced_and_nothing_is_lost(tmp
 
 
 @pytest.mark.full
-async def test_an_agent_whose_cache_cannot_be_written_works_without_it_and_says_so_once(
-    tmp_path: Path,
-) -> None:
+async def test_an_agent_whose_cache_cannot_be_written_works_without_it_and_says_so_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("this is no folder")
     async with real(tmp_path, hosts=1, devices_per_host=1, platform="cpu", lease=5.0) as found:
         found.agents[0].signal(signal.SIGTERM)

@@ -74,9 +74,7 @@ async def test_a_process_that_plays_many_hosts_says_which(tmp_path: Path) -> Non
         assert title_of(agent).startswith("seaway agent hosts 0-2 --controller ")
 
 
-async def test_an_agent_that_finds_no_controller_is_called_an_agent_and_keeps_its_environment(
-    tmp_path: Path,
-) -> None:
+async def test_an_agent_that_finds_no_controller_is_called_an_agent_and_keeps_its_environment(tmp_path: Path) -> None:
     """Its host's number is not known yet. A long title does not write over what lies behind the command line."""
     async with driven(Real(tmp_path, 1, 1)) as found:
         found.controller.kill()

@@ -43,9 +43,7 @@ def owner() -> Iterator[tuple[subprocess.Popen[str], Path]]:
         process.kill()
 
 
-def test_the_folder_of_a_killed_process_goes_with_the_next_start_and_those_of_living_ones_stay(
-    place: Path,
-) -> None:
+def test_the_folder_of_a_killed_process_goes_with_the_next_start_and_those_of_living_ones_stay(place: Path) -> None:
     with owner() as (_, living), owner() as (killed, left):
         killed.kill()
         killed.wait()

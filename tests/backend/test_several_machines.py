@@ -125,9 +125,7 @@ def test_collectives_whose_wires_are_cut_silently_end_within_the_lease_and_go_on
             sw.errors.RunError, match=r"\[world\] the connections between hosts 0-1 of island 'i0' broke"
         ):
             sum_up()
-        assert time.monotonic() - began < 5 * LEASE, (
-            "after a collective's own bound of 20 s, and not the lease"
-        )
+        assert time.monotonic() - began < 5 * LEASE, "after a collective's own bound of 20 s, and not the lease"
         assert sum_up() == 28, "the next world has wires of its own"
         site.machines.mend()
 

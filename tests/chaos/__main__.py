@@ -198,9 +198,7 @@ class Run:
     def print_table(self) -> None:
         spent = time.monotonic() - self.begun
         faults = sum(len(each.faults) for each in self.rounds)
-        print(
-            f"\nseed {self.chosen.seed}: {faults} faults in {spent / 60:.1f} minutes, {self.failed} rounds failed"
-        )
+        print(f"\nseed {self.chosen.seed}: {faults} faults in {spent / 60:.1f} minutes, {self.failed} rounds failed")
         if self.rounds:
             print(table(self.rounds), flush=True)
 

@@ -59,10 +59,7 @@ class Campaign:
             raise NotReady(f"before any fault: {quiet}")
         self.baseline = self.first = self.cluster.usages()
         bad = [
-            call
-            for reader in self.cluster.readers.values()
-            for call in reader.calls
-            if call.end in ("wrong", "error")
+            call for reader in self.cluster.readers.values() for call in reader.calls if call.end in ("wrong", "error")
         ]
         if bad or any(death.wrong for death in self.cluster.deaths):
             raise NotReady(f"before any fault: {bad} {self.cluster.deaths}")
@@ -98,15 +95,11 @@ class Campaign:
             if call.ended is None or call.ended >= begun
         ]  # fmt: skip
         seen.deaths = cluster.deaths[deaths:]
-        gone = {death.pid for death in cluster.deaths} | {
-            each.pid for each in injected if each.fault.kind in RESTARTS
-        }
+        gone = {death.pid for death in cluster.deaths} | {each.pid for each in injected if each.fault.kind in RESTARTS}
         seen.gone = frozenset(gone)
         verdict = judge(seen, self.bounds, self.forgiven)
         self.baseline = self.baseline | {  # `first` stays what it was
-            name: now
-            for name, now in seen.after.items()
-            if leaks({name: self.baseline[name]}, {name: now}, STUCK)
+            name: now for name, now in seen.after.items() if leaks({name: self.baseline[name]}, {name: now}, STUCK)
         }
         return verdict
 
@@ -130,9 +123,7 @@ class Campaign:
                 seen.waiting = "a process has not come back"
                 return False
             over = max(each.over or now for each in injected)
-            seen.waiting = standing(cluster.watch.status) or (
-                "" if cluster.watch.at > over else "no status yet"
-            )
+            seen.waiting = standing(cluster.watch.status) or ("" if cluster.watch.at > over else "no status yet")
             if seen.waiting:
                 steady.clear()
             else:

@@ -49,7 +49,7 @@ class Cluster:
 
     def __init__(
         self, folder: Path, shape: Shape, clients: dict[str, Named], devices: int = 2, patience: float = 60.0
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.folder, self.shape, self.clients, self.devices = folder, shape, clients, devices
         self.patience = patience
         self.watch = Watch()
@@ -87,7 +87,7 @@ class Cluster:
 
     def _add(
         self, name: str, words: Callable[[int], list[str]], port: int = 0, env: dict[str, str] | None = None
-    ) -> None:  # fmt: skip
+    ) -> None:
         log, env = self.folder / f"{name}.log", self.network.env(name) | (env or {})
         self.processes[name] = Process(name, log, words, port, env, self.network.place(name))
         self.processes[name].start()
@@ -215,8 +215,7 @@ class Cluster:
 
     def paused_since(self, when: float) -> bool:
         return all(
-            reader.paused.get(self.processes[f"client-{name}"].pid, 0.0) > when
-            for name, reader in self.readers.items()
+            reader.paused.get(self.processes[f"client-{name}"].pid, 0.0) > when for name, reader in self.readers.items()
         )
 
     def pause(self, on: bool) -> None:
@@ -255,9 +254,7 @@ class Cluster:
     def stop(self) -> None:
         coordination = []
         if "controller" in self.processes:
-            coordination = [
-                pid for pid in children_of(self.processes["controller"].pid) if is_coordination(pid)
-            ]
+            coordination = [pid for pid in children_of(self.processes["controller"].pid) if is_coordination(pid)]
         for process in self.processes.values():
             process.quit()
         for pid in {*coordination, *self.strays()}:  # they end with their parent; a stopped one cannot

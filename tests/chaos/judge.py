@@ -28,16 +28,12 @@ CODES = {
 LOSSES = {"host-lost", "host-left", "restart", "world", "client-lost", "lost"}
 NAMES = re.compile(r" is lost: |program '")  # an array, or a program
 SESSION = {"Unreachable", "SessionClosed", "NotReady"}  # our errors that name the cause without a code
-INSIDE = re.compile(
-    r"Gloo|Traceback|JaxRuntimeError|XlaRuntimeError|coordination_service|Connection closed by peer"
-)
+INSIDE = re.compile(r"Gloo|Traceback|JaxRuntimeError|XlaRuntimeError|coordination_service|Connection closed by peer")
 SLACK = Usage(threads=24, fds=24, children=0, ports=0, rss=400)  # how much more a process may hold
 # ... and while gangs are stuck in worlds that are over: until their collectives time out, an agent leaves up to so many
 # worlds behind, each with its threads, a port and some connections (`backend.pjrt.world.LEFT`).
 WORLDS = 4
-STUCK = Usage(
-    threads=24 + 140 * WORLDS, fds=24 + 16 * WORLDS, children=0, ports=2 * WORLDS, rss=400 + 150 * WORLDS
-)
+STUCK = Usage(threads=24 + 140 * WORLDS, fds=24 + 16 * WORLDS, children=0, ports=2 * WORLDS, rss=400 + 150 * WORLDS)
 # Faults under which the supervisor may find that a process has ended, and how: by itself, with a named error (0), or
 # killed by the kernel, for its memory.
 ENDS = {"address": 0, "files": 0, "memory": -9} | dict.fromkeys(STATE, 0)
@@ -128,9 +124,7 @@ def judge(seen: RoundSeen, bounds: Bounds, forgiven: Container[str] = ()) -> Ver
         if _foreseen(death, seen) and death.code > 0 and not _refusal(death.said)
     ]
     found += [
-        ("spread", f"{_of(call)} is not on the island: {_error(call)}")
-        for call in errors
-        if _elsewhere(call, seen)
+        ("spread", f"{_of(call)} is not on the island: {_error(call)}") for call in errors if _elsewhere(call, seen)
     ]
     found += [("leak", words) for words in leaks(seen.before, seen.after, STUCK)]
     found += [("leak", seen.quiet)] if seen.quiet else []
@@ -146,9 +140,7 @@ def judge(seen: RoundSeen, bounds: Bounds, forgiven: Container[str] = ()) -> Ver
     for call in errors:
         codes[call.code or call.kind] = codes.get(call.code or call.kind, 0) + 1
     worst = min(
-        (name for name, _ in found if name not in forgiven),
-        key=OUTCOMES.index,
-        default="error" if errors else "ok",
+        (name for name, _ in found if name not in forgiven), key=OUTCOMES.index, default="error" if errors else "ok"
     )
     ends = [call.ended - begun for call in errors if call.ended is not None]
     return Verdict(
@@ -223,10 +215,7 @@ def _hangs(seen: RoundSeen, begun: float) -> list[tuple[str, str]]:
     most = sorted(failing.items(), key=lambda item: -item[1])[:4]
     told = "; ".join([*open_calls, *(f"{count} x {words}" for words, count in most)])
     return [
-        (
-            "hang",
-            f"not over {seen.ended - begun:.1f} s after it began: {seen.waiting}. Calls: {told or 'none open'}",
-        )
+        ("hang", f"not over {seen.ended - begun:.1f} s after it began: {seen.waiting}. Calls: {told or 'none open'}")
     ]
 
 

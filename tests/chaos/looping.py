@@ -90,9 +90,7 @@ class LoopingClient(ABC):
             right = call()
         except Exception as error:
             found = self.named(error)
-            self.journal.end(
-                "error", kind=found.kind, ours=found.ours, code=found.code, text=str(error)[:600]
-            )
+            self.journal.end("error", kind=found.kind, ours=found.ours, code=found.code, text=str(error)[:600])
             time.sleep(LOOK)
             return found.code or found.kind
         self.journal.end("ok" if right else "wrong")

@@ -121,9 +121,7 @@ def old(cluster: Cluster, fault: Fault, over: Over) -> None:
 
 def damage(folder: Path, fault: Fault) -> tuple[Path, bytes] | None:
     """Flip a bit of a file, or leave half of it. Returns it, and what it was."""
-    found = sorted(
-        folder.glob({"state": "controller.json", "agents": "agents.json", "code": "code/*"}[fault.file])
-    )
+    found = sorted(folder.glob({"state": "controller.json", "agents": "agents.json", "code": "code/*"}[fault.file]))
     if not found:
         return None  # no client has sent code yet
     chance = random.Random(fault.line())
@@ -157,11 +155,4 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copytree(source, target)
 
 
-CARRIED_OUT = {
-    "address": address,
-    "files": files,
-    "memory": memory,
-    "flip": damaged,
-    "truncate": damaged,
-    "old": old,
-}
+CARRIED_OUT = {"address": address, "files": files, "memory": memory, "flip": damaged, "truncate": damaged, "old": old}

@@ -100,9 +100,7 @@ class MachineNetwork(Network):
             (disk / "tmp").mkdir()
             self._set_clock(name, 0.0)
         self._machines.__enter__()
-        self._ports = {
-            name: f"port{address.rpartition('.')[2]}" for name, address in self._machines.addresses.items()
-        }
+        self._ports = {name: f"port{address.rpartition('.')[2]}" for name, address in self._machines.addresses.items()}
 
     def listens(self, name: str, port: int) -> str:
         return f"{self.address(name)}:{port}"

@@ -85,9 +85,7 @@ class Shape(msgspec.Struct, frozen=True):
     def moments(self) -> tuple[str, ...]:
         """Those that these clients have."""
         roles = {name.partition("-")[0] for name in self.clients}
-        return tuple(
-            moment for moment, (_, needs) in MOMENTS.items() if moment == "epoch" or roles.intersection(needs)
-        )
+        return tuple(moment for moment, (_, needs) in MOMENTS.items() if moment == "epoch" or roles.intersection(needs))
 
     @property
     def doors(self) -> tuple[str, ...]:
@@ -102,9 +100,7 @@ class Fault(msgspec.Struct, frozen=True):
     target: str
     lasts: float = 0.0  # seconds, of a fault that has a length
     restart: float = 0.0  # seconds after its end in which the supervisor starts a process again
-    file: str = (
-        "state"  # which of the controller's files is damaged: its own state, its agents', or clients' code
-    )
+    file: str = "state"  # which of the controller's files is damaged: its own state, its agents', or clients' code
     port: str = "same"  # the port that an agent listens on afterwards; or "other"
     moment: str = ""  # one of MOMENTS
     gap: float | None = None
@@ -169,8 +165,7 @@ def _fault(words: list[str], line: str) -> Fault:
     if len(ends) > 2 or any(_role(end) not in ("agent", "controller", "client", "door") for end in ends[1:]):
         role = ""
     if any(
-        _role(end) not in {*KINDS, *ON_MACHINES} or (end != "controller" and not end.partition("-")[2])
-        for end in ends
+        _role(end) not in {*KINDS, *ON_MACHINES} or (end != "controller" and not end.partition("-")[2]) for end in ends
     ):
         role = ""
     if not role:
@@ -247,9 +242,8 @@ def _draw(chance: random.Random, shape: Shape, before: Fault | None) -> Fault:
     file = chance.choice(FILES) if kind in ("flip", "truncate") else "state"
     ends = kind in RESTARTS and role not in ("coordination", "checker")
     return Fault(
-        kind, target, lasts, restart if ends else 0.0, file, port if ends and kind in PROCESS else "same",
-        moment, gap,
-    )  # fmt: skip
+        kind, target, lasts, restart if ends else 0.0, file, port if ends and kind in PROCESS else "same", moment, gap
+    )
 
 
 def _has(shape: Shape, role: str) -> bool:

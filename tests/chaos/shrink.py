@@ -11,7 +11,7 @@ from .schedule import Schedule
 
 def shrink(
     schedule: Schedule, fails: Callable[[Schedule], bool], seconds: float, now: Callable[[], float] = time.monotonic
-) -> Schedule:  # fmt: skip
+) -> Schedule:
     """Shrink a schedule. `fails` plays one on a cluster of its own. Takes at most so many seconds, and what the last
     try takes."""
     end = now() + seconds

@@ -36,9 +36,7 @@ class SlowWire:
         self._queue: list[tuple[float, int, int, bytes]] = []
         self._counted = 0
         self._tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-        fcntl.ioctl(
-            self._tap, NAME_IT, struct.pack("16sH22x", f"slow-{port}".encode(), TAP | PLAIN | WITH_HEADER)
-        )
+        fcntl.ioctl(self._tap, NAME_IT, struct.pack("16sH22x", f"slow-{port}".encode(), TAP | PLAIN | WITH_HEADER))
         self._wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL))
         # both put a header before a frame that says which of its checksums are still to be computed
         self._wire.setsockopt(PACKET, HEADER, 1)

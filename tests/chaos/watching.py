@@ -88,9 +88,7 @@ def standing(status: dict[str, Any] | None, quiet: bool = False, clients: int | 
     for island in status["islands"]:
         if island["phase"] != "running":
             return f"island {island['name']} is {island['phase']}"
-        missing = [
-            str(host["host"]) for host in island["hosts"] if not (host["connected"] and host["member"])
-        ]
+        missing = [str(host["host"]) for host in island["hosts"] if not (host["connected"] and host["member"])]
         if missing:
             return f"hosts {', '.join(missing)} of island {island['name']} are not there"
         if island["stalled"]:

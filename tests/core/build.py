@@ -57,9 +57,7 @@ class Build:
     def value(self, where: str, *shape: int, split: str = "", dtype: str = "float32") -> Value:
         return Value(shape, dtype, self.slice(where), sharding(split))
 
-    def arg(
-        self, where: str, *shape: int, split: str = "", donate: bool = False, dtype: str = "float32"
-    ) -> Handle:
+    def arg(self, where: str, *shape: int, split: str = "", donate: bool = False, dtype: str = "float32") -> Handle:
         self.args.append(self.value(where, *shape, split=split, dtype=dtype))
         if donate:
             self.given_up.append(len(self.args) - 1)
@@ -148,9 +146,7 @@ def places(program: Program, islands: int = 1, per_island: int = 0) -> list[Plac
 def at_home(program: Program, where: Sequence[Place]) -> list[Layout]:
     """Return the layouts of all arguments as the program declares them."""
     return [
-        Layout(
-            each.shape, each.dtype, where[each.slice], program.slices[each.slice].mesh_shape, each.sharding
-        )
+        Layout(each.shape, each.dtype, where[each.slice], program.slices[each.slice].mesh_shape, each.sharding)
         for each in program.args
     ]
 
@@ -206,9 +202,7 @@ def fan_out(branches: int, devices: int = 2) -> Program:
     return b.program(b.call("sum", "s", parts))
 
 
-def pipeline(
-    stages: int, microbatches: int, schedule: Literal["gpipe", "1f1b"] = "gpipe", devices: int = 2
-) -> Program:
+def pipeline(stages: int, microbatches: int, schedule: Literal["gpipe", "1f1b"] = "gpipe", devices: int = 2) -> Program:
     """Return a program that passes micro-batches forward and backward through all stages, then updates each stage."""
     names = [f"stage{number}" for number in range(stages)]
     b = Build(f"pipeline-{schedule}", **dict.fromkeys(names, devices))
@@ -221,9 +215,7 @@ def pipeline(
         name = names[stage]
         if way == "f":
             x = forward[stage - 1, micro] if stage else batches[micro]
-            forward[stage, micro] = b.call(
-                "forward", name, [x, weights[stage]], cost=2000, node=f"F{stage}.{micro}"
-            )
+            forward[stage, micro] = b.call("forward", name, [x, weights[stage]], cost=2000, node=f"F{stage}.{micro}")
         else:
             x = forward[stage, micro]
             of = backward.get((stage + 1, micro), x)

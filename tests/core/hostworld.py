@@ -24,12 +24,7 @@ from core.model.spans import Spans
 
 PER_HOST = 2
 HOSTS = spans.normal([(0, 2)])  # of island 0; hosts 2 and 3 are island 1
-HERE = (
-    line(0, 0, 4),
-    line(0, 0, 2),
-    line(0, 0, 1),
-    line(0, 1, 1),
-)  # places on island 0 that host 0 has a part of
+HERE = (line(0, 0, 4), line(0, 0, 2), line(0, 0, 1), line(0, 1, 1))  # places on island 0 that host 0 has a part of
 THERE = line(1, 4, 4)
 SPLIT, SAME = Sharding(((0,),)), Sharding()
 
@@ -59,12 +54,8 @@ def plan(number: int, layouts: list[Layout], steps: Sequence[Gang | Move], **mor
     args, keep, steps = more.get("args", {}), more.get("keep", ()), list(steps)
     slots = []
     for slot, where in enumerate(layouts):
-        makers = [
-            i for i, s in enumerate(steps) if slot in (s.outputs if isinstance(s, Gang) else (s.target,))
-        ]
-        readers = [
-            i for i, s in enumerate(steps) if slot in (s.inputs if isinstance(s, Gang) else (s.source,))
-        ]
+        makers = [i for i, s in enumerate(steps) if slot in (s.outputs if isinstance(s, Gang) else (s.target,))]
+        readers = [i for i, s in enumerate(steps) if slot in (s.inputs if isinstance(s, Gang) else (s.source,))]
         senders = tuple(i for i in readers if isinstance(steps[i], Move))
         maker = makers[0] if makers else -1
         last = -1 if slot in keep or senders else max(readers, default=maker)
@@ -146,9 +137,7 @@ class Stream:
         settled = max(before, self.random.choice((before, (before + high) // 2, high)))
         settled = self.seq + 1 if final else settled
         number = len(self.messages) + 1
-        self.messages.append(
-            p.Ordered(0, 0, 0, number, self.hosts, settled, tuple(plans), tuple(runs), tuple(steps))
-        )
+        self.messages.append(p.Ordered(0, 0, 0, number, self.hosts, settled, tuple(plans), tuple(runs), tuple(steps)))
 
     def next(self) -> int:
         self.seq += 1
@@ -282,9 +271,7 @@ class Stream:
         where = hosts_of(self.layouts[buffer].place)
         draw = random.random()
         if buffer in self.spilled:
-            self.say(
-                p.RestoreStep(self.next(), buffer, where, random.choice((-1, random.randint(0, self.seq))))
-            )
+            self.say(p.RestoreStep(self.next(), buffer, where, random.choice((-1, random.randint(0, self.seq)))))
             self.fates["done", self.seq] = p.Blame("user", "no copy") if random.random() < 0.2 else None
             self.spilled.remove(buffer)
         elif draw < 0.3 and self._drawn(self.travel):
@@ -324,9 +311,7 @@ class Life:
         while self._queue:
             self.now, _, event = heapq.heappop(self._queue)
             self._take(event)
-        assert self._next_message == len(self.stream.messages), (
-            "the stream is stuck: something was never answered"
-        )
+        assert self._next_message == len(self.stream.messages), "the stream is stuck: something was never answered"
 
     def _later(self, event: Any, at: int | None = None) -> None:
         self._count += 1

@@ -149,8 +149,7 @@ def test_shardings_with_meshes_of_their_own_are_the_same_layout_as_that_of_a_sli
     program = b.program(b.call("back", "all", [other], [x.value]))
     wants = [x.value, by_two, turned]
     nodes = tuple(
-        msgspec.structs.replace(node, expects=(want,))
-        for node, want in zip(program.nodes, wants, strict=True)
+        msgspec.structs.replace(node, expects=(want,)) for node, want in zip(program.nodes, wants, strict=True)
     )
     run = client.submit(msgspec.structs.replace(program, nodes=nodes), bytes(256))
     assert w.run_until(lambda: run.ended)

@@ -200,9 +200,7 @@ class World:
             for at in range(named.count):
                 buffer = named.buffer + at if named.buffer >= 0 else -1
                 names[named.name + at] = (buffer, named.ready, named.blame, sorted(named.readers))
-        runs = {
-            run.id: (run.state, run.waits, run.blame, run.donated) for run in controller.state.runs.values()
-        }
+        runs = {run.id: (run.state, run.waits, run.blame, run.donated) for run in controller.state.runs.values()}
         return {
             "seen": self.seen, "buffers": buffers, "names": names, "runs": runs, "left": controller.left(),
             "forgotten": sorted(self.forgotten),  # plans that nobody needs are forgotten in any order
@@ -266,11 +264,7 @@ def some(draw: Any, held: list[int], count: int) -> list[int]:
 
 
 def act(twins: Twins, draw: Any) -> None:
-    what = draw(
-        st.sampled_from(
-            ["make", "run", "run", "run", "answer", "answer", "answer", "release", "get", "crash"]
-        )
-    )
+    what = draw(st.sampled_from(["make", "run", "run", "run", "answer", "answer", "answer", "release", "get", "crash"]))
     held = twins.held
     if what == "make":
         twins.submit(0, [], [True] * MANY)
@@ -326,11 +320,7 @@ def calls_a_step(many: int, donate: bool, apart: bool) -> int:
 
     def counted(frame: Any, event: str, arg: Any) -> None:
         nonlocal count
-        count += (
-            event == "call"
-            and "/core/" in frame.f_code.co_filename
-            and "/tests/" not in frame.f_code.co_filename
-        )
+        count += event == "call" and "/core/" in frame.f_code.co_filename and "/tests/" not in frame.f_code.co_filename
 
     for run in range(2, 8):
         made = range(names[-1] + 2, names[-1] + many + 3)
@@ -349,9 +339,7 @@ def calls_a_step(many: int, donate: bool, apart: bool) -> int:
 
 @pytest.mark.parametrize("apart", [False, True], ids=["", "and its loss is read"])
 @pytest.mark.parametrize("donate", [False, True], ids=["kept", "donated"])
-def test_a_step_of_a_thousand_arrays_costs_hardly_more_calls_than_a_step_of_ten(
-    donate: bool, apart: bool
-) -> None:
+def test_a_step_of_a_thousand_arrays_costs_hardly_more_calls_than_a_step_of_ten(donate: bool, apart: bool) -> None:
     few, many = calls_a_step(10, donate, apart), calls_a_step(1000, donate, apart)
     assert few < many + 50  # both were counted
     assert many < 1.2 * few

@@ -26,9 +26,7 @@ from .pages import FENCE, PAGES, ROOT, name_of, spans_of, units
 from .table import INSTEAD, NOT_COMPARED, OUTLIVES, PREPARED, SHOWN_ELSEWHERE, SUBSTITUTED
 
 EVERYWHERE = pytest.mark.parametrize("page", PAGES, ids=name_of)
-COMMANDS = [
-    block.text.partition("  #")[0].strip() for u in units() for block in u.blocks if block.kind == "command"
-]
+COMMANDS = [block.text.partition("  #")[0].strip() for u in units() for block in u.blocks if block.kind == "command"]
 
 
 def page(name: str) -> str:
@@ -39,9 +37,7 @@ def page(name: str) -> str:
 
 
 def test_each_replaced_command_is_still_on_a_page() -> None:
-    idle = [
-        each.said for each in INSTEAD if not any(re.fullmatch(each.said, command) for command in COMMANDS)
-    ]
+    idle = [each.said for each in INSTEAD if not any(re.fullmatch(each.said, command) for command in COMMANDS)]
     assert not idle, "no page has such a command any more"
     assert all(each.why for each in INSTEAD)
 
@@ -77,10 +73,7 @@ def commands() -> dict[str, set[str]]:
     cli.declare(added)
     return {
         name: {
-            option
-            for action in made._actions
-            for option in action.option_strings
-            if action.help != argparse.SUPPRESS
+            option for action in made._actions for option in action.option_strings if action.help != argparse.SUPPRESS
         }
         for name, made in added.choices.items()
     }
@@ -213,6 +206,4 @@ def pages_with_commands() -> Iterator[str]:
 
 
 def test_pages_with_something_to_run_are_found() -> None:
-    assert {"README.md", "docs/policies.md", "docs/clusters.md", "docs/deployment.md"} <= set(
-        pages_with_commands()
-    )
+    assert {"README.md", "docs/policies.md", "docs/clusters.md", "docs/deployment.md"} <= set(pages_with_commands())

@@ -66,9 +66,7 @@ def test_a_page_is_split_into_python_commands_and_output() -> None:
         ("x\na 12\ny\n", "a 1\n", "part", False),
     ],
 )
-def test_output_is_compared_exactly_or_by_shape_or_in_part(
-    said: str, shown: str, how: str, equal: bool
-) -> None:
+def test_output_is_compared_exactly_or_by_shape_or_in_part(said: str, shown: str, how: str, equal: bool) -> None:
     assert matches(said, shown, how) is equal
 
 
@@ -83,9 +81,8 @@ def follow(folder: Path, *blocks: Block) -> None:
 
 def test_different_output_is_noticed(tmp_path: Path) -> None:
     unit = Unit(
-        Path(__file__).parents[2] / "README.md", "",
-        (Block("python", "print(6 * 7)\n", 1), Block("said", "43\n", 4)),
-    )  # fmt: skip
+        Path(__file__).parents[2] / "README.md", "", (Block("python", "print(6 * 7)\n", 1), Block("said", "43\n", 4))
+    )
     with pytest.raises(AssertionError, match=r"README\.md:4 shows\n43\n"):
         read(unit, tmp_path)
 

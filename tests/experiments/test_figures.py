@@ -39,10 +39,7 @@ def test_fig5_has_the_order_of_the_paper(dispatch: pd.DataFrame) -> None:
             ours = rate(dispatch, system="pathways", mode=mode, hosts=hosts)
             for other in ("tf1", "ray"):
                 assert ours >= rate(dispatch, system=other, mode=mode, hosts=hosts), (mode, other, hosts)
-        o, c, f = (
-            rate(dispatch, system="pathways", mode=mode, hosts=hosts)
-            for mode in ("opbyop", "chained", "fused")
-        )
+        o, c, f = (rate(dispatch, system="pathways", mode=mode, hosts=hosts) for mode in ("opbyop", "chained", "fused"))
         assert o < c < f
         assert rate(dispatch, system="jax", mode="opbyop", hosts=hosts) > 10 * o
 
@@ -62,9 +59,7 @@ def test_fig5_the_cost_of_writing_decides_where_fused_programs_fall_behind() -> 
     island, moves the point to where the paper has it. The number of calls under way does not."""
 
     def reach(**asked: object) -> float:
-        shown = frame(
-            "fig5", system=("pathways", "jax"), mode="fused", hosts=(64, 128, 192, 256, 320), **asked
-        )
+        shown = frame("fig5", system=("pathways", "jax"), mode="fused", hosts=(64, 128, 192, 256, 320), **asked)
         return fig5.crossings(shown).get("F = JAX-F", inf)
 
     assert reach() < 400
@@ -75,8 +70,7 @@ def test_fig5_the_cost_of_writing_decides_where_fused_programs_fall_behind() -> 
 
 def test_fig5_a_client_that_runs_ahead_is_faster() -> None:
     waits, ahead = (
-        rate(frame("fig5", system="pathways", mode="opbyop", hosts=4, ahead=each), hosts=4)
-        for each in (-1, 8)
+        rate(frame("fig5", system="pathways", mode="opbyop", hosts=4, ahead=each), hosts=4) for each in (-1, 8)
     )
     assert ahead > 1.2 * waits
 
@@ -164,9 +158,7 @@ def test_figures_are_drawn_with_their_findings() -> None:
 # --- sensitivity --------------------------------------------------------------------------------------------
 
 
-def test_a_conclusion_is_checked_with_each_fitted_value_halved_and_doubled(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_conclusion_is_checked_with_each_fitted_value_halved_and_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fig6, "SENSITIVITY", {"cluster": ("B",), "hosts": (16,), "curve": (0,)})
     chosen: dict[str, Any] = {option.name: option.values for option in fig6.OPTIONS}
     rows = gather(sensitivity.variants(load("fig6"), chosen), jobs=1, title="").rows

@@ -34,9 +34,7 @@ def weights_of(model: Model, seed: int = 2) -> Any:
 
     def draw(path: tuple[Any, ...], a: Any) -> jax.Array:
         return (
-            jnp.ones(a.shape)
-            if path[-1].key == "norm"
-            else jnp.asarray(generator.normal(0, 0.25, a.shape), "float32")
+            jnp.ones(a.shape) if path[-1].key == "norm" else jnp.asarray(generator.normal(0, 0.25, a.shape), "float32")
         )
 
     return jax.tree_util.tree_map_with_path(draw, jax.eval_shape(start_of(model)))
@@ -217,9 +215,7 @@ def stage_of(part: decoder.Part, size: int, kind: str, keeps: bool) -> Any:
     return jax.jit(getattr(made, kind).function, compiler_options=QUICK)
 
 
-def pipelined(
-    model: Decoder, count: int, microbatches: int, schedule: str, keeps: bool
-) -> tuple[Any, float, Any]:
+def pipelined(model: Decoder, count: int, microbatches: int, schedule: str, keeps: bool) -> tuple[Any, float, Any]:
     """One step of a pipeline, each stage on a mesh of one device. Returns gradients, loss, and weights after the
     update."""
     size = BATCH // microbatches
@@ -253,8 +249,7 @@ def pipelined(
         gradients[s], *more = run["backward", s](master[s], gradients[s], out[s, m][1], outward, *read)
         back[s, m] = None if cut[s].first else more.pop()
     after = [
-        run["update", s](m, adafactor.init(m), g)[0]
-        for s, (m, g) in enumerate(zip(master, gradients, strict=True))
+        run["update", s](m, adafactor.init(m), g)[0] for s, (m, g) in enumerate(zip(master, gradients, strict=True))
     ]
     return concatenated(gradients), sum(losses), concatenated(after)
 
@@ -266,14 +261,9 @@ def concatenated(pieces: list[Any]) -> Any:
 
 @pytest.mark.parametrize(
     ("schedule", "count", "microbatches", "keeps"),
-    [
-        pytest.param("gpipe", 2, 4, False, marks=pytest.mark.full),
-        ("1f1b", 2, 4, True),
-    ],
+    [pytest.param("gpipe", 2, 4, False, marks=pytest.mark.full), ("1f1b", 2, 4, True)],
 )
-def test_a_pipeline_computes_what_one_device_does(
-    schedule: str, count: int, microbatches: int, keeps: bool
-) -> None:
+def test_a_pipeline_computes_what_one_device_does(schedule: str, count: int, microbatches: int, keeps: bool) -> None:
     """`keeps`: whether the softmax is computed again in the backward pass, or the logits are kept for it."""
     gradients, loss, after = pipelined(SMALL, count, microbatches, schedule, keeps)
     weights = weights_of(SMALL)
@@ -301,9 +291,7 @@ def test_a_whole_step_is_a_gradient_and_an_update() -> None:
 
 @pytest.mark.parametrize("schedule", schedules.SCHEDULES)
 @pytest.mark.parametrize(("count", "microbatches"), [(1, 3), (4, 16), (5, 2), (16, 64)])
-def test_a_schedule_does_everything_once_after_what_it_needs(
-    schedule: str, count: int, microbatches: int
-) -> None:
+def test_a_schedule_does_everything_once_after_what_it_needs(schedule: str, count: int, microbatches: int) -> None:
     lists = schedules.SCHEDULES[schedule](count, microbatches)
     order = list(schedules.merged(lists))
     place = {task: i for i, task in enumerate(order)}

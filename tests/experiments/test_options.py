@@ -50,9 +50,7 @@ def test_invalid_values_are_refused_by_name(option: Option, asked: object, says:
 
 
 def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(
-        BadOption, match=r"no option --host; did you mean --hosts\? there is: --hosts, --compute-ms"
-    ):
+    with pytest.raises(BadOption, match=r"no option --host; did you mean --hosts\? there is: --hosts, --compute-ms"):
         read_all(ALL, {"host": 3})
 
 
@@ -65,6 +63,4 @@ def test_a_grid_is_every_combination() -> None:
 
 def test_the_command_to_repeat_a_run_names_all_non_default_options() -> None:
     chosen = read_all(ALL, {"hosts": "2,8", "compute_ms": 1.5, "policy": "fifo", "noisy": "yes"})
-    assert (
-        command("fig6", ALL, chosen) == "python -m experiments fig6 --hosts 2,8 --compute-ms 1.5 --noisy yes"
-    )
+    assert command("fig6", ALL, chosen) == "python -m experiments fig6 --hosts 2,8 --compute-ms 1.5 --noisy yes"

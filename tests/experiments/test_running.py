@@ -38,9 +38,7 @@ def test_all_files_are_written(tmp_path: Path) -> None:
     result = run("toy", out=tmp_path)
     names = {path.name for path in result.files}
     assert names == {path.name for path in tmp_path.iterdir()}
-    assert names == {
-        "toy.parquet", "toy.csv", "toy-ticks.parquet", "toy-ticks.csv", "toy.png", "toy.svg", "toy.md",
-    }  # fmt: skip
+    assert names == {"toy.parquet", "toy.csv", "toy-ticks.parquet", "toy-ticks.csv", "toy.png", "toy.svg", "toy.md"}
     assert pd.read_parquet(tmp_path / "toy.parquet").equals(result.frame)
     assert (tmp_path / "toy.csv").read_text().splitlines()[1] == "2,0,fifo,4.0,,"
     text = (tmp_path / "toy.md").read_text()
@@ -89,9 +87,7 @@ def test_an_experiment_that_fails_is_reported_and_the_rest_is_written(
     assert list(pd.read_csv(tmp_path / "toy.csv")["hosts"]) == [2]
 
 
-def test_if_all_experiments_fail_the_reasons_are_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_if_all_experiments_fail_the_reasons_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["toy", "--hosts", "13", "--out", str(tmp_path), "--jobs", "1"]) == 1
     said = capsys.readouterr().out
     assert "NOTHING could be measured." in said

@@ -56,10 +56,7 @@ def test_numbers_that_rest_on_assumptions_are_listed_and_not_counted() -> None:
         "cores": 32, "batch": 128, "length": 512, "targets": 128, "split": 1, "efficiency": 1.0, "profile": "paper",
         "model": "T5-Base", "paper": 618e3, "error": 0.5,
     }  # fmt: skip
-    rows = [
-        same | {"system": "jax", "tokens_per_s": 100e3},
-        same | {"system": "pathways", "tokens_per_s": 99e3},
-    ]
+    rows = [same | {"system": "jax", "tokens_per_s": 100e3}, same | {"system": "pathways", "tokens_per_s": 99e3}]
     text = fidelity.text(fidelity.table({"table1": pd.DataFrame(rows)}))
     assert text.count("| rests on assumptions |") == 2
     assert "| table1 | T5-Base, cores 32: Pathways / JAX | 1 | 0.99 | -1.0% |" in text

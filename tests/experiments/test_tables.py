@@ -41,16 +41,12 @@ def stated(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def cost(job: Job) -> Cost:
         kinds = {"forward": FORWARD, "backward": BACKWARD, "update": UPDATE}
-        return Cost.stated(
-            next((ns for kind, ns in kinds.items() if f"/{kind};" in job.key), 100 * MS), job.key
-        )
+        return Cost.stated(next((ns for kind, ns in kinds.items() if f"/{kind};" in job.key), 100 * MS), job.key)
 
     monkeypatch.setattr(book, "cost", cost)
 
 
-def pipe(
-    count: int, microbatches: int, *, schedule: str = "gpipe", light: bool = False, apart: int = 1
-) -> Step:
+def pipe(count: int, microbatches: int, *, schedule: str = "gpipe", light: bool = False, apart: int = 1) -> Step:
     setup = setups.cluster(32 * apart, apart)
     slices = setups.stages(setup, count)
     costed = jobs.stages("LM-3B", slices[0].devices, count, 32, 128, microbatches)
@@ -98,9 +94,7 @@ def test_figures_10_and_12_need_no_other_costs(monkeypatch: pytest.MonkeyPatch) 
             assert all(book.cost(job).duration for job in costed.jobs)
 
 
-def test_a_job_that_is_priced_joins_the_others_in_the_book(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_is_priced_joins_the_others_in_the_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(book, "DATA", tmp_path)
     monkeypatch.setattr(book, "compiled", lambda job: Cost.stated(7, job.key))
     asked = [jobs.step("LM-3B", 128, 2048, length) for length in (16, 32)]
@@ -125,17 +119,10 @@ def test_the_book_belongs_to_the_current_models(at: int, kind: str) -> None:
     job = getattr(jobs.stages("LM-3B", 8, 16, 32, 1024, 64)[at], kind)
     cost = book.cost(job)
     if cost.versions["jax"] != jax.__version__:
-        pytest.skip(
-            f"made with jax {cost.versions['jax']}; this is {jax.__version__}, which writes other text"
-        )
+        pytest.skip(f"made with jax {cost.versions['jax']}; this is {jax.__version__}, which writes other text")
     one = job.build()
     lowered = lower(
-        one.function,
-        one.arguments,
-        platform="tpu",
-        out_shardings=one.results,
-        donate=one.donate,
-        name=one.name,
+        one.function, one.arguments, platform="tpu", out_shardings=one.results, donate=one.donate, name=one.name
     )
     assert lowered.digest == cost.digest, "run `python -m experiments.pricing --again`"
 
@@ -174,9 +161,8 @@ def test_a_pipeline_has_a_node_for_each_pass_and_a_move_for_each_boundary(stated
     nodes = [node for node in step.step.nodes if isinstance(node, Node)]
     assert len(nodes) == 4 * 8 * 2 + 4
     crossing = [
-        ref for node in nodes for ref in node.inputs
-        if hasattr(ref, "node") and nodes[ref.node].slice != node.slice
-    ]  # fmt: skip
+        ref for node in nodes for ref in node.inputs if hasattr(ref, "node") and nodes[ref.node].slice != node.slice
+    ]
     assert len(crossing) == 3 * 8 * 2
     assert len(step.start.nodes) == len(step.step.args) == 2 + 4 * 4
     assert len(step.step.donate_args) == 4 * 4
@@ -268,10 +254,7 @@ def test_t5_is_as_fast_under_one_controller_as_under_many() -> None:
 
 
 def test_points_are_rows_of_the_paper() -> None:
-    asked = [
-        (one["stages"], one["microbatches"], one["split"])
-        for one in table2.points(read_all(table2.OPTIONS, {}))
-    ]
+    asked = [(one["stages"], one["microbatches"], one["split"]) for one in table2.points(read_all(table2.OPTIONS, {}))]
     assert asked == [(1, 0, 8), (4, 16, 1), (16, 64, 1)]
     several = table2.points(
         read_all(table2.OPTIONS, {"stages": (1, 8), "schedule": ("gpipe", "1f1b"), "split": (4, 8)})
@@ -324,9 +307,7 @@ def test_findings_begin_with_where_costs_come_from() -> None:
 @pytest.mark.parametrize(
     ("length", "schedule", "kept"), [(512, "gpipe", True), (1024, "gpipe", False), (1024, "1f1b", True)]
 )
-def test_logits_are_kept_where_those_of_all_waiting_microbatches_fit(
-    length: int, schedule: str, kept: bool
-) -> None:
+def test_logits_are_kept_where_those_of_all_waiting_microbatches_fit(length: int, schedule: str, kept: bool) -> None:
     waiting = jobs.waiting_last(schedule, 16, 64)
     assert waiting == {"gpipe": 64, "1f1b": 1}[schedule]
     last = jobs.stages("LM-3B", 8, 16, 32, length, waiting)[-1]

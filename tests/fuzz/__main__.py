@@ -61,9 +61,7 @@ def _many(args: argparse.Namespace, without: frozenset[str]) -> int:
                 report(case, result, args.shrink, args.lines)
                 return 1
     spent = process_time() - start
-    print(
-        f"{args.seeds} seeds, {failed} failed, {events} events, {60 * args.seeds / spent:.0f} seeds a minute of CPU"
-    )
+    print(f"{args.seeds} seeds, {failed} failed, {events} events, {60 * args.seeds / spent:.0f} seeds a minute of CPU")
     for kind, seeds in sorted(kinds.items(), key=lambda item: -len(item[1])):
         print(f"{len(seeds):5}  {kind}: {', '.join(map(str, seeds[:8]))}")
     return 1 if failed else 0
@@ -105,9 +103,7 @@ def _arguments() -> argparse.Namespace:
         "--planted", action="store_true", help="print the table of planted bugs; search each in --seeds seeds"
     )
     parser.add_argument("--go-on", action="store_true", help="count failures by kind instead of stopping")
-    parser.add_argument(
-        "--without", default="", help="features and troubles to leave out: names, separated by commas"
-    )
+    parser.add_argument("--without", default="", help="features and troubles to leave out: names, separated by commas")
     parser.add_argument("--shrink", type=float, default=30.0, help="seconds of CPU for shrinking")
     parser.add_argument("--lines", type=int, default=40, help="lines of the diary to print after a failure")
     parser.add_argument("-v", "--verbose", action="store_true")

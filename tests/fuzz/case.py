@@ -202,7 +202,5 @@ class Case(msgspec.Struct, frozen=True):
 
 def describe(action: Action) -> str:
     """Return the action as one line of text."""
-    fields = ", ".join(
-        f"{name}={getattr(action, name)!r}" for name in action.__struct_fields__ if name != "at"
-    )
+    fields = ", ".join(f"{name}={getattr(action, name)!r}" for name in action.__struct_fields__ if name != "at")
     return f"{action.at / MS:9.3f} ms  {type(action).__name__}({fields})"

@@ -58,9 +58,7 @@ class Members(Checker):
                 for flight in self._controller.in_flight.on(island.island.index):
                     strangers = spans.minus(flight.left, island.members)
                     if strangers:
-                        self.fail(
-                            f"{flight.kind} {flight.seq} waits for hosts {spans.text(strangers)}, not members"
-                        )
+                        self.fail(f"{flight.kind} {flight.seq} waits for hosts {spans.text(strangers)}, not members")
 
 
 class LiveController:

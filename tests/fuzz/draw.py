@@ -49,9 +49,7 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> case.Case:
     """Return the case of a seed. `without` are the names of troubles and features to leave out."""
     rng = Random(seed)
     calm = rng.random() < 0.4
-    has = {
-        name: rng.random() < chance and not calm and name not in without for name, chance in TROUBLES.items()
-    }
+    has = {name: rng.random() < chance and not calm and name not in without for name, chance in TROUBLES.items()}
     has |= {name: rng.random() < chance and name not in without for name, chance in FEATURES.items()}
     for name, chance in LATER.items() if seed >= ANEW else ():
         has[name] = rng.random() < chance and name not in without
@@ -248,9 +246,7 @@ class Drawing:
         key = self._key()
         value = msgspec.structs.replace(value, slice=0)
         parent = next((each for each in program.slices if each.name == spec.of), None)
-        self.actions.append(
-            case.Put(at=self.now, key=key, client=client, value=value, slice=spec, parent=parent)
-        )
+        self.actions.append(case.Put(at=self.now, key=key, client=client, value=value, slice=spec, parent=parent))
         self.known[client].append(((key, 0), value))
         self.where[key, 0] = spec
 
@@ -277,9 +273,7 @@ class Drawing:
                 alone = SliceSpec(f"{whole}[{pick}]", 1, of=whole, picks=(pick,))
                 shape = shard_shape(value, spec)
                 alike += [(each, 0) for each, v in there if self.where[each] == alone and v.shape == shape]
-                parts.append(
-                    rng.choice([each for each in alike if self._type(client, each[0]) == value.dtype])
-                )
+                parts.append(rng.choice([each for each in alike if self._type(client, each[0]) == value.dtype]))
             of = tuple(parts)
         self.actions.append(case.View(at=self.now, key=key, client=client, value=made, slice=on, of=of))
         self.known[client].append(((key, 0), made))
@@ -360,9 +354,7 @@ class Drawing:
             back = rng.choice((0, 1, 100 * case.US, 5 * case.MS))
             self._add_trouble(case.CrashHost, host=rng.randrange(hosts), back=back)
         if has["late host"]:
-            self.actions.append(
-                case.CrashHost(at=0, host=rng.randrange(hosts), back=rng.randrange(1, 12 * case.MS))
-            )
+            self.actions.append(case.CrashHost(at=0, host=rng.randrange(hosts), back=rng.randrange(1, 12 * case.MS)))
         if has["leave"]:
             self._add_trouble(case.LeaveHost, host=rng.randrange(hosts))
         if has["lose device"]:
@@ -372,9 +364,7 @@ class Drawing:
             self._old_state()
         for _ in range(rng.choice((1, 2)) if has["slow"] else 0):
             lag = rng.choice((0, 10 * case.US, 500 * case.US))
-            self._add_trouble(
-                case.Slow, host=rng.randrange(hosts), factor=rng.choice((1.0, 3.0, 50.0)), lag=lag
-            )
+            self._add_trouble(case.Slow, host=rng.randrange(hosts), factor=rng.choice((1.0, 3.0, 50.0)), lag=lag)
 
     def _old_state(self) -> None:
         rng = self.rng
@@ -383,10 +373,7 @@ class Drawing:
             self.actions.append(case.Restart(at=rng.randrange(half)))
         if rng.random() < 0.2:
             self._add_trouble(case.Restart)
-        behind, mend = (
-            rng.choice((1, 1, 2)),
-            rng.choice((0, 1 * case.MS, 5 * case.MS, 300 * case.MS, 900 * case.MS)),
-        )
+        behind, mend = (rng.choice((1, 1, 2)), rng.choice((0, 1 * case.MS, 5 * case.MS, 300 * case.MS, 900 * case.MS)))
         at = rng.randrange(half, self.end)
         self.actions.append(case.OldState(at=at, behind=behind, forget=rng.random() < 0.4, mend=mend))
 

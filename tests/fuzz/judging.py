@@ -21,9 +21,7 @@ def judge_run(key: int, run: RunHandle, possible: set[str]) -> None:
     if run.ends != 1:
         raise Failed("ends", f"run {run.name} (submit {key}) ended {run.ends} times")
     if run.blame is not None and run.blame.code not in possible:
-        raise Failed(
-            "blame", f"run {run.name} (submit {key}) failed, and nothing was done to it: {run.blame}"
-        )
+        raise Failed("blame", f"run {run.name} (submit {key}) failed, and nothing was done to it: {run.blame}")
 
 
 def judge_told(script: Script, program: Program, number: int, possible: set[str]) -> None:

@@ -59,9 +59,7 @@ def _(put: Patch) -> None:
 def _(put: Patch) -> None:
     def again(self: HostBuffers, buffer: Any, causes: Any) -> None:
         retire(self, buffer, causes)
-        self._causes.when(
-            causes, lambda ident, done: self._state.out.append(FreeBuffer(ident, done)), buffer.id
-        )
+        self._causes.when(causes, lambda ident, done: self._state.out.append(FreeBuffer(ident, done)), buffer.id)
 
     retire = HostBuffers.retire
     put(HostBuffers, "retire", every(10, retire, again))
@@ -80,10 +78,7 @@ def _(put: Patch) -> None:
     put(Ledger, "_missing", lambda self, footprint, more: {})
 
 
-@bug(
-    "memory before its gang",
-    "what is received takes its memory at once, not behind the gang that gives it up",
-)
+@bug("memory before its gang", "what is received takes its memory at once, not behind the gang that gives it up")
 def _(put: Patch) -> None:
     put(Moves, "room", lambda self, after: ())
 
@@ -121,10 +116,7 @@ def _(put: Patch) -> None:
 # --- order and launches -------------------------------------------------------------------------------------
 
 
-@bug(
-    "order swapped on one host",
-    "host 1 reads two gangs that follow one another in a message the other way round",
-)
+@bug("order swapped on one host", "host 1 reads two gangs that follow one another in a message the other way round")
 def _(put: Patch) -> None:
     ordered = Executor._ordered
 
@@ -139,10 +131,7 @@ def _(put: Patch) -> None:
     put(Executor, "_ordered", swapped)
 
 
-@bug(
-    "skipped launch for a poisoned input",
-    "a host whose input is spoilt does not launch, and says that it has ended",
-)
+@bug("skipped launch for a poisoned input", "a host whose input is spoilt does not launch, and says that it has ended")
 def _(put: Patch) -> None:
     launch = LaunchQueue._launch
 
@@ -240,10 +229,7 @@ def _(put: Patch) -> None:
 # --- the way down, and up -----------------------------------------------------------------------------------
 
 
-@bug(
-    "overtaking after re-parenting",
-    "what was lost with an old path is sent down the new tree in the wrong order",
-)
+@bug("overtaking after re-parenting", "what was lost with an old path is sent down the new tree in the wrong order")
 def _(put: Patch) -> None:
     form = Stream._form
 
@@ -298,10 +284,7 @@ def _(put: Patch) -> None:
     put(Reduction, "add", add)
 
 
-@bug(
-    "reports not said again",
-    "a host with a new seat does not repeat what may have been lost with the old path",
-)
+@bug("reports not said again", "a host with a new seat does not repeat what may have been lost with the old path")
 def _(put: Patch) -> None:
     again = Executor._say_again
 
@@ -309,9 +292,7 @@ def _(put: Patch) -> None:
         out = self._state.out
         before = len(out)
         again(self)
-        out[before:] = [
-            effect for effect in out[before:] if not isinstance(getattr(effect, "report", None), Done)
-        ]
+        out[before:] = [effect for effect in out[before:] if not isinstance(getattr(effect, "report", None), Done)]
 
     put(Executor, "_say_again", silent)
 
@@ -403,20 +384,14 @@ def _(put: Patch) -> None:
     put(Outcomes, "_tell_end", twice)
 
 
-@bug(
-    "result reported before it is settled", "a run does not wait for what it read to be settled", masked=True
-)
+@bug("result reported before it is settled", "a run does not wait for what it read to be settled", masked=True)
 def _(put: Patch) -> None:
     put(Dispatch, "_await_arguments", nothing)
 
 
 @bug("failure not passed on", "a run whose argument is spoilt is not told")
 def _(put: Patch) -> None:
-    put(
-        Completion,
-        "argument_settled",
-        lambda self, buffer, blame, now: self._state.readers.pop(buffer, None) and None,
-    )
+    put(Completion, "argument_settled", lambda self, buffer, blame, now: self._state.readers.pop(buffer, None) and None)
 
 
 @bug("client's death forgotten", "what a dead client owned is kept")

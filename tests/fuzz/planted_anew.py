@@ -77,11 +77,7 @@ def _(put: Patch) -> None:
     put(Puts, "take_back", nothing)
 
 
-@bug(
-    "a broken world goes on",
-    "a collective that fails because of a peer fails its run, and nothing else",
-    first=ANEW,
-)
+@bug("a broken world goes on", "a collective that fails because of a peer fails its run, and nothing else", first=ANEW)
 def _(put: Patch) -> None:
     def failed(self: Failures, entry: Any, now: int) -> None:
         if not entry.left:
@@ -105,12 +101,7 @@ def _(put: Patch) -> None:
     put(Recovery, "_free_unwanted", freed)
 
 
-@bug(
-    "a view that was freed unmade",
-    "what it shares is given away before hosts have made it",
-    masked=True,
-    first=VIEWS,
-)
+@bug("a view that was freed unmade", "what it shares is given away before hosts have made it", masked=True, first=VIEWS)
 def _(put: Patch) -> None:
     kept = LaunchQueue._let_go
 
@@ -121,9 +112,7 @@ def _(put: Patch) -> None:
 
 
 @bug(
-    "a view of a lost array",
-    "a host drops the array, and keeps the view until it is told to free it",
-    first=17_300_900,
+    "a view of a lost array", "a host drops the array, and keeps the view until it is told to free it", first=17_300_900
 )
 def _(put: Patch) -> None:
     def drop(self: HostBuffers, idents: tuple[int, ...], blame: Blame) -> None:
@@ -147,9 +136,7 @@ def _(put: Patch) -> None:
 
 
 @bug(
-    "registrations of an old epoch",
-    "a client is not told of a program whose code a new epoch has voided",
-    first=PARTS,
+    "registrations of an old epoch", "a client is not told of a program whose code a new epoch has voided", first=PARTS
 )
 def _(put: Patch) -> None:
     put(Registrations, "anew", nothing)

@@ -52,20 +52,12 @@ def _(put: Patch) -> None:
     put(Reservations, "release", anew)
 
 
-@bug(
-    "a reservation without an end",
-    "one in ten reservations that end is not ended in the trace",
-    first=RESERVES,
-)
+@bug("a reservation without an end", "one in ten reservations that end is not ended in the trace", first=RESERVES)
 def _(put: Patch) -> None:
     put(Tracing, "unreserved", every(10, Tracing.unreserved, nothing))
 
 
-@bug(
-    "reserved for nobody",
-    "the trace says of one in five reservations that it is in favour of nobody",
-    first=RESERVES,
-)
+@bug("reserved for nobody", "the trace says of one in five reservations that it is in favour of nobody", first=RESERVES)
 def _(put: Patch) -> None:
     reserved = Trace.reserved
 
@@ -81,9 +73,7 @@ def _(put: Patch) -> None:
     first=RESERVES,
 )
 def _(put: Patch) -> None:
-    def all_of_it(
-        facts: Any, group: Any, edges: Any, available: int, used: Any, by_client: bool = False
-    ) -> Any:
+    def all_of_it(facts: Any, group: Any, edges: Any, available: int, used: Any, by_client: bool = False) -> Any:
         return reserved(facts, group, edges, available, lambda fine: np.zeros_like(used(fine)), by_client)
 
     put(busy, "reserved", all_of_it)

@@ -27,9 +27,7 @@ class Bug(NamedTuple):
 
 
 BUGS: dict[str, Bug] = {}  # the fuzzer finds each of these within 600 seeds
-MASKED: dict[
-    str, Bug
-] = {}  # the fuzzer does not find these, because another check hides them; unit tests find them
+MASKED: dict[str, Bug] = {}  # the fuzzer does not find these, because another check hides them; unit tests find them
 
 
 def bug(

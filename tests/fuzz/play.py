@@ -38,9 +38,7 @@ EVENTS = 120_000  # more than any case needs
 PATIENCE = 6 * S  # simulated time in which all must end once all faults have ended
 
 # Actions after which a run may have any of the blames ANY.
-WEATHER = (
-    "StandStill", "CrashHost", "LeaveHost", "LoseDevice", "Cut", "Slow", "CrashClient", "Restart", "OldState",
-)  # fmt: skip
+WEATHER = ("StandStill", "CrashHost", "LeaveHost", "LoseDevice", "Cut", "Slow", "CrashClient", "Restart", "OldState")
 ANY = {"host-lost", "host-left", "timeout", "restart", "client-lost", "user", "no-memory", "cancelled", "refused",
        "device-lost", "protocol"}  # fmt: skip
 
@@ -224,28 +222,20 @@ class Game:
         used: list[Handle] = []
         for index, source in enumerate(action.args):
             handle = self._usable(action.client, source) if source != LITERAL else None
-            if (
-                handle is None
-                or handle in used
-                or (handle.blame is not None and index in program.donate_args)
-            ):
+            if handle is None or handle in used or (handle.blame is not None and index in program.donate_args):
                 args.append(bytes([action.key % 256]) * program.args[index].nbytes)
             else:
                 args.append(handle)
                 used.append(handle)
         if sum(len(arg) for arg in args if isinstance(arg, bytes)) > 4096:
             return
-        run = script.submit(
-            program, *args, keep=action.keep, dispatch=action.dispatch, deadline=action.deadline
-        )
+        run = script.submit(program, *args, keep=action.keep, dispatch=action.dispatch, deadline=action.deadline)
         self.runs[action.key], self.owner[action.key] = run, action.client
         for index, handle in enumerate(run.results):
             self.made[action.key, index] = handle
 
     def _register(self, action: c.Register) -> None:
-        number = self._person(action.client).register(
-            self.case.programs[action.program], tell=True, anew=True
-        )
+        number = self._person(action.client).register(self.case.programs[action.program], tell=True, anew=True)
         self.asked[action.key] = action.client, action.program, number
 
     def _unregister(self, action: c.Unregister) -> None:
@@ -470,9 +460,7 @@ class Game:
             world.checks.at_rest(world.now)
         for what, left in self._left():
             if left:
-                raise Failed(
-                    "left over", f"{what}: {left}\n  {who_waits(self.world, self._living(), self.events)}"
-                )
+                raise Failed("left over", f"{what}: {left}\n  {who_waits(self.world, self._living(), self.events)}")
         for island in world.machine.state.islands:
             if island.phase != "running":
                 waits = who_waits(self.world, self._living(), self.events)

@@ -130,9 +130,7 @@ class Drawing:
         found = [each for each in self.values if isinstance(each.ref, Out)]
         chosen = rng.sample(found, rng.randint(1, min(3, len(found)))) if found else []
         if rng.random() < 0.05:
-            kept = [
-                v for v in self.values if isinstance(v.ref, Arg) and v.ref.index not in self.build.given_up
-            ]
+            kept = [v for v in self.values if isinstance(v.ref, Arg) and v.ref.index not in self.build.given_up]
             chosen += kept[:1]
         if chosen and rng.random() < 0.05:
             chosen.append(chosen[0])

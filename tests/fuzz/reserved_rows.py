@@ -65,10 +65,7 @@ class ReservedRows(Checker):
         """Nothing is under way."""
         self.look(now)
         if self._rows and self._trace is not None:
-            shown, counted = (
-                shown_fraction(self._trace, self._cluster),
-                counted_fraction(self._trace, self._cluster),
-            )
+            shown, counted = (shown_fraction(self._trace, self._cluster), counted_fraction(self._trace, self._cluster))
             if abs(shown - counted) > CLOSE:
                 self.fail(f"{shown:.9f} of the time is reserved, but rows and gangs say {counted:.9f}")
 

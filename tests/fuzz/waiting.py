@@ -19,8 +19,7 @@ def who_waits(world: World, living: Sequence[Script], events: int) -> str:
             f" missing {island.stream.missing}, coming {sorted(island.coming)}"
         )
         lines += [
-            f"    offered: {wait.ticket.run}.{wait.ticket.step}: {wait.text}"
-            for wait in island.scheduler.waiting()
+            f"    offered: {wait.ticket.run}.{wait.ticket.step}: {wait.text}" for wait in island.scheduler.waiting()
         ]
     for run in list(controller.state.runs.values())[:12]:
         lines.append(
@@ -34,9 +33,7 @@ def who_waits(world: World, living: Sequence[Script], events: int) -> str:
     for script in living:
         waits = [run.name for run in script.runs.values() if not run.ends]
         gets = [(fetch.request, fetch.handle.name) for fetch in script.fetches.values() if not fetch.over]
-        puts = [
-            h.name for h in script.buffers.values() if h.is_put and not (h.ready or h.blame or h.released)
-        ]
+        puts = [h.name for h in script.buffers.values() if h.is_put and not (h.ready or h.blame or h.released)]
         if waits or gets or puts:
             state = f"{script.machine.state}, {'alive' if script.actor.alive else 'dead'}"
             lines.append(f"client {script.name} ({state}) waits for runs {waits}, gets {gets}, puts {puts}")

@@ -21,9 +21,7 @@ def _world(hosts: int = 2, devices_per_host: int = 1, islands: int = 1, **option
 
 def _tight(memory: int, host_memory: int = 1024 * KIB, **options: object) -> World:
     """One host with one device of little memory."""
-    cluster = Cluster(
-        (Island(name="i0", hosts=1, devices_per_host=1, memory=memory, host_memory=host_memory),)
-    )
+    cluster = Cluster((Island(name="i0", hosts=1, devices_per_host=1, memory=memory, host_memory=host_memory),))
     return World(cluster, seed=7, diary=True, **options)  # type: ignore[arg-type]
 
 

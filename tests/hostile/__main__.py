@@ -25,12 +25,7 @@ def main() -> int:
         from .kinds import KINDS
         from .opening import play
 
-        play(
-            given.seed,
-            iter(range(given.first, given.first + given.files)),
-            given.kind or list(KINDS),
-            given.keep,
-        )
+        play(given.seed, iter(range(given.first, given.first + given.files)), given.kind or list(KINDS), given.keep)
         return 0
     if given.file is not None:
         keep_one(given.seed, given.file, given.kind, given.keep or Path(f"hostile-{given.seed}-{given.file}"))

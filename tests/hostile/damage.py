@@ -108,9 +108,7 @@ BYTES: tuple[Callable[[Random, bytes], bytes], ...] = (
     lambda random, data: data[: random.randrange(len(data) + 1)],
     lambda random, data: data[random.randrange(len(data) + 1) :],
     lambda random, data: random.randbytes(random.choice((0, 1, 8, 100, 4_096))),
-    lambda random, data: (
-        random.choice((b"\x00", b"\xff", b"[", b"{", b"a.", b'{"a":', b"\n", b"=")) * 200_000
-    ),
+    lambda random, data: random.choice((b"\x00", b"\xff", b"[", b"{", b"a.", b'{"a":', b"\n", b"=")) * 200_000,
     lambda random, data: data + random.randbytes(random.randrange(1, 100)),
     lambda random, data: gzip.compress(data),
     lambda random, data: gzip.compress(data + bytes(BIG), 9),

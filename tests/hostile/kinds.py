@@ -80,9 +80,7 @@ def trace(path: Path) -> Any:
     found = sw.trace.Trace.load(path)
     found.utilization()
     found.gangs(), found.runs(), found.transfers(), found.memory(), found.reservations()
-    return {
-        name: {c: bytes(data) for c, data in table.items()} for name, table in found.core.columns().items()
-    }
+    return {name: {c: bytes(data) for c, data in table.items()} for name, table in found.core.columns().items()}
 
 
 def page_of_trace(path: Path) -> Any:
@@ -184,9 +182,7 @@ KINDS: dict[str, Kind] = {
     "arrivals, Parquet": Kind(making.arrivals_parquet, arrivals, reshaping.parquet),
     "job log": Kind(making.philly, philly, reshaping.json),
     "cost": Kind(making.cost, cost, reshaping.json),
-    "cached cost": Kind(
-        making.cached_cost, cached_cost, reshaping.json, summed=True, writes=True, ignored=True
-    ),
+    "cached cost": Kind(making.cached_cost, cached_cost, reshaping.json, summed=True, writes=True, ignored=True),
     "agents of a state folder": Kind(making.agents, agents, reshaping.json, ignored=True),
     "code of a state folder": Kind(making.code, code, summed=True, writes=True, ignored=True),
     "state folder": Kind(making.state, state, reshaping.state, writes=True),

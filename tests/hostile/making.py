@@ -96,9 +96,7 @@ def _trace(path: Path) -> None:
     import seaway as sw
 
     one, two = sw.slice(devices=4), sw.slice(devices=8)
-    step, other = (
-        sw.synthetic(name, devices=on, duration="1ms") for name, on in (("step", one), ("other", two))
-    )
+    step, other = (sw.synthetic(name, devices=on, duration="1ms") for name, on in (("step", one), ("other", two)))
     with sw.simulate("B", islands=2, hosts=2) as s:
         for name in ("ann", "bob"):
             with s.client(name):

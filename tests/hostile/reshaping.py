@@ -50,10 +50,7 @@ def toml(random: Random, path: Path) -> None:
         tree = {"island": tree}
     text = "".join(f"{_key(key)} = {_toml(found)}\n" for key, found in tree.items())
     if random.random() < 0.05:
-        text += (
-            random.choice(('"x".' * 5_000, "a." * 20_000, "[[island]]\n" * 5_000, "[" + "a." * 900))
-            + "a = 1\n"
-        )
+        text += random.choice(('"x".' * 5_000, "a." * 20_000, "[[island]]\n" * 5_000, "[" + "a." * 900)) + "a = 1\n"
     path.write_text(DEEP.sub(_brackets, text), encoding="utf-8", errors="surrogatepass")
 
 
@@ -104,9 +101,7 @@ def parquet(random: Random, path: Path) -> None:
     if act == 0:
         table = table.drop([column])
     elif act == 1:
-        table = table.append_column(
-            random.choice([name for name in NAMES if "\ud800" not in name]), table.column(at)
-        )
+        table = table.append_column(random.choice([name for name in NAMES if "\ud800" not in name]), table.column(at))
     elif act == 2:
         table = pa.concat_tables([table, table.slice(0, random.randrange(rows + 1))])
     elif act == 3:
@@ -132,9 +127,7 @@ def _column(random: Random, rows: int, old: Any) -> Any:
         lambda: pa.array(
             [random.choice(numbers) if random.random() < 0.1 else each for each in old.to_pylist()], old.type
         ),
-        lambda: pa.array(
-            [random.choice((0.5, float("nan"), float("inf"), 1e308)) for _ in range(rows)], pa.float64()
-        ),
+        lambda: pa.array([random.choice((0.5, float("nan"), float("inf"), 1e308)) for _ in range(rows)], pa.float64()),
         lambda: pa.array([random.choice(NAMES[:20]) for _ in range(rows)], pa.string()),
         lambda: pa.array([[[1, 2], [3]] for _ in range(rows)], pa.list_(pa.list_(pa.int64()))),
         lambda: pa.array([{"a": 1} for _ in range(rows)], pa.struct([("a", pa.int64())])),

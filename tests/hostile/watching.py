@@ -50,13 +50,7 @@ class Watch:
             self._on = False
 
     def _hook(self, event: str, args: tuple[Any, ...]) -> None:
-        if not self._on or event in (
-            "compile",
-            "sys._getframe",
-            "object.__getattr__",
-            "os.listdir",
-            "os.scandir",
-        ):
+        if not self._on or event in ("compile", "sys._getframe", "object.__getattr__", "os.listdir", "os.scandir"):
             return
         self._on = False  # what is done here is ours
         try:
@@ -81,8 +75,6 @@ class Watch:
         if event == "exec" and _is_of_types():
             return ""
         if event.startswith(FORBIDDEN):
-            mine = self.may_write and event.startswith(
-                ("os.mkdir", "os.rename", "os.remove", "tempfile.", "os.chmod")
-            )
+            mine = self.may_write and event.startswith(("os.mkdir", "os.rename", "os.remove", "tempfile.", "os.chmod"))
             return "" if mine and self.folder in str(args[0]) else repr(args)[:200]
         return ""

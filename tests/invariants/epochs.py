@@ -36,9 +36,7 @@ class Epochs(Checker):
             case Heeded(island=island, epoch=epoch):
                 if epoch < self._formed.get(island, (-1,))[0]:
                     formed = self._formed[island][0]
-                    self.fail(
-                        f"the controller took reports of epoch {epoch} on island {island}, now in {formed}"
-                    )
+                    self.fail(f"the controller took reports of epoch {epoch} on island {island}, now in {formed}")
             case Entered(island=island, epoch=epoch):
                 formed, members = self._formed.get(island, (-1, spans.EMPTY))
                 if epoch != formed or spans.minus(seen.hosts, members):

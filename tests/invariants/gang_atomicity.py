@@ -51,9 +51,7 @@ class GangAtomicity(Checker):
             self.fail(f"host {host} launched gang {seq} a second time")
         devices = self._devices[seq]
         if spans.minus(seen.devices, devices):
-            self.fail(
-                f"host {host} launched gang {seq} on devices {spans.text(seen.devices)}, not all its own"
-            )
+            self.fail(f"host {host} launched gang {seq} on devices {spans.text(seen.devices)}, not all its own")
         self._devices[seq] = spans.minus(devices, seen.devices)
         left = spans.minus(left, spans.one(host))
         if left:

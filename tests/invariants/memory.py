@@ -50,9 +50,7 @@ class MemoryChecker(Checker):
         if used > capacity:
             largest = sorted(taken.items(), key=lambda item: -item[1])[:6]
             there = ", ".join(f"{name}: {size}" for name, size in largest)
-            self.fail(
-                f"device {device} has {capacity} bytes; {what} of {nbytes} makes it {used} (there: {there})"
-            )
+            self.fail(f"device {device} has {capacity} bytes; {what} of {nbytes} makes it {used} (there: {there})")
         taken[what] = nbytes
         self._used[device] = used
         self.peak[device] = max(self.peak.get(device, 0), used)

@@ -20,10 +20,7 @@ class ProgramsTold(Checker):
                 if (client, program) in self._open:
                     self.fail(f"program {program} of client {client} was registered twice")
                 self._open[client, program] = now
-            case (
-                ProgramToldSeen(client=client, program=program)
-                | ProgramTakenBack(client=client, program=program)
-            ):
+            case ProgramToldSeen(client=client, program=program) | ProgramTakenBack(client=client, program=program):
                 if (client, program) not in self._open:
                     self.fail(f"client {client} was told of program {program}, which it does not await")
                 del self._open[client, program]

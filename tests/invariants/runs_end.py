@@ -36,6 +36,4 @@ class RunsEnd(Checker):
 
     def at_rest(self, now: int) -> None:
         for (client, run), since in self._open.items():
-            self.fail(
-                f"run {run} of client {client}, submitted at {since}, never ended ({len(self._open)} such)"
-            )
+            self.fail(f"run {run} of client {client}, submitted at {since}, never ended ({len(self._open)} such)")

@@ -263,9 +263,7 @@ PLANTED: list[tuple[str, type[Checker], Feed, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("checker", "feed", "says"), [case[1:] for case in PLANTED], ids=[case[0] for case in PLANTED]
-)
+@pytest.mark.parametrize(("checker", "feed", "says"), [case[1:] for case in PLANTED], ids=[case[0] for case in PLANTED])
 def test_each_wrong_world_is_found(checker: type[Checker], feed: Feed, says: str) -> None:
     with pytest.raises(Violation, match=says):
         check([checker()], feed)
@@ -321,11 +319,7 @@ OPEN = TransferOpened(7, 1, ((0, 0, 30), (0, 1, 20)))
 
 
 def chunk(piece: int, offset: int, nbytes: int) -> list[Observation]:
-    return [
-        Granted(7, 0, 1, nbytes),
-        ChunkSent(7, 0, 1, nbytes),
-        ChunkArrived(7, 0, 1, piece, offset, nbytes),
-    ]
+    return [Granted(7, 0, 1, nbytes), ChunkSent(7, 0, 1, nbytes), ChunkArrived(7, 0, 1, piece, offset, nbytes)]
 
 
 def test_a_correct_transfer_passes() -> None:
@@ -339,10 +333,7 @@ def test_a_sparse_transfer_takes_as_much_as_arrives() -> None:
 
 def test_a_spoilt_transfer_gives_its_credit_back() -> None:
     spoilt = [OPEN, Granted(7, 0, 1, 50), TransferOver(7, 1, LOST)]
-    check(
-        [TransferChecker(pool=50)],
-        [*spoilt, TransferOpened(8, 1, ()), Granted(8, 0, 1, 50), TransferOver(8, 1)],
-    )
+    check([TransferChecker(pool=50)], [*spoilt, TransferOpened(8, 1, ()), Granted(8, 0, 1, 50), TransferOver(8, 1)])
 
 
 def test_what_is_short_is_granted_beside_the_pool() -> None:
@@ -373,7 +364,7 @@ def test_credit_of_a_lost_sender_may_be_granted_to_another() -> None:
         ([OPEN, Granted(7, 0, 1, 40), Granted(7, 2, 1, 40)], "80 bytes of a pool of 64"),
         ([OPEN], "still open at 1"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_transfer_is_found(feed: Feed, says: str) -> None:
     with pytest.raises(Violation, match=says):
         check([TransferChecker(pool=64)], feed)

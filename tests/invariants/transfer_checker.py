@@ -58,11 +58,7 @@ class TransferChecker(Checker):
         lane = (seen.transfer, seen.sender, seen.receiver)
         self._credit[lane] = self._credit.get(lane, 0) + seen.nbytes
         opened = self._open.get((seen.transfer, seen.receiver))
-        if (
-            opened is not None
-            and not opened.sparse
-            and sum([nbytes for *_, nbytes in opened.pieces]) <= self._short
-        ):
+        if opened is not None and not opened.sparse and sum([nbytes for *_, nbytes in opened.pieces]) <= self._short:
             return
         promised = self._promised.setdefault(seen.receiver, {})
         promised[lane] = promised.get(lane, 0) + seen.nbytes

@@ -52,9 +52,7 @@ def test_the_papers_example_prints_the_papers_numbers_on_real_devices_too(printe
 def test_a_transformer_learns_the_same_on_one_device_on_one_island_and_on_two(
     printed: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flags = (
-        f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"  # compiled in half the time
-    )
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"  # compiled in half the time
     monkeypatch.setenv("XLA_FLAGS", flags)  # of the hosts: this process has read its own cache
     monkeypatch.setattr(sys, "argv", ["transformer.py"])
     text = printed("transformer.py")

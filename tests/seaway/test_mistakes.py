@@ -113,9 +113,7 @@ WEIGHTS = [
 
 
 @pytest.mark.parametrize(("policy", "said"), WEIGHTS)
-def test_invalid_weights_on_the_command_line_are_refused(
-    policy: str, said: str, tmp_path: Any, capsys: Any
-) -> None:
+def test_invalid_weights_on_the_command_line_are_refused(policy: str, said: str, tmp_path: Any, capsys: Any) -> None:
     program = tmp_path / "empty.py"
     program.write_text("")
     assert main(["simulate", str(program), "--policy", policy]) == 1

@@ -81,7 +81,7 @@ NO_SESSION: list[tuple[Call, str]] = [
     (lambda: connect("head", ca=0), r"sw\.connect\(ca=0\): the path of a file"),
     (lambda: local(2, platform="cuda"), "hosts=2.*one process has all cuda devices of a machine"),
     (lambda: local(platform="tpu", islands=2), "islands=2.*start `seaway controller`"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("ask", "said"), NO_SESSION)
@@ -102,9 +102,7 @@ def test_an_address_where_another_program_listens_is_refused() -> None:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         place = f"127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(
-            sw.errors.Unreachable, match=f"no controller answers at {place} .*waited 0.5 s.*sw.local"
-        ):
+        with pytest.raises(sw.errors.Unreachable, match=f"no controller answers at {place} .*waited 0.5 s.*sw.local"):
             sw.connect(f"grpc://{place}", timeout=0.5)
 
 
@@ -192,7 +190,7 @@ COMMANDS = [
     (["status", "http://x"], "seaway: status 'http://x': an address is like 'grpc://head:29000', or head:29000"),
     (["cancel", "x:y", "ann"], "seaway: cancel 'x:y': an address is like 'grpc://head:29000', or head:29000"),
     (["down", "--state", "/nowhere"], "nothing that `seaway up --state /nowhere` started is running"),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -224,9 +222,7 @@ def test_a_session_that_was_made_and_not_entered_is_an_error() -> None:
             double(1.0)
     finally:
         forgotten.close()
-    with pytest.raises(
-        sw.errors.NoSession, match=r"no devices to run it on\. Open one around it: `with sw\.local"
-    ):
+    with pytest.raises(sw.errors.NoSession, match=r"no devices to run it on\. Open one around it: `with sw\.local"):
         double(1.0)
 
 
@@ -284,7 +280,7 @@ CALLS: list[tuple[Call, str]] = [
     (lambda: double(ONES) + 1, r"`\+` on float32\[3\].*compute there, with sw.jit"),
     (lambda: double(ONES).__setitem__(0, 1), r"is on devices and cannot be changed.*x.at\[...\].set"),
     (lambda: pickle.dumps(double(1.0)), r"save its contents, np.asarray\(x\)"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("call", "said"), CALLS)
@@ -341,9 +337,7 @@ def test_ctrl_c_during_work_on_devices_ends_wait_and_session() -> None:
 def test_timed_devices_have_no_contents_and_the_error_names_devices_that_have() -> None:
     with sw.local(platform="timed"):
         result = sw.jit(lambda x: x + 1, devices=1)(np.ones(3, np.float32))
-        with pytest.raises(
-            sw.errors.NoContents, match=r"only take the time.*platform='cpu'.*sw.simulate\(values="
-        ):
+        with pytest.raises(sw.errors.NoContents, match=r"only take the time.*platform='cpu'.*sw.simulate\(values="):
             np.asarray(result)
         assert result.is_ready()
         assert "ready at" in repr(result)

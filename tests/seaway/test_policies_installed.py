@@ -76,10 +76,7 @@ def test_a_session_takes_it_by_name() -> None:
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        (
-            "acme-oldest",
-            r"no policy is called 'acme_oldest'; there are fifo, .*, acme_newest, acme_needy.* \(did you ",
-        ),
+        ("acme-oldest", r"no policy is called 'acme_oldest'; there are fifo, .*, acme_newest, acme_needy.* \(did you "),
         (
             "acme-newest:width=4",
             r"policy 'acme_newest', which is acme_policies:Newest of an installed package, cannot be",
@@ -119,10 +116,7 @@ def test_command_lines_take_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["simulate", str(program), "--cluster", "B", "--policy", "acme-newest"]) == 0
     assert "1 run" in capsys.readouterr().out
     assert main(["simulate", str(program), "--cluster", "B", "--policy", "acme-never"]) == 1
-    assert (
-        "there are fifo, stride, priority, shortest, deadline, round_robin, acme_newest"
-        in capsys.readouterr().err
-    )
+    assert "there are fifo, stride, priority, shortest, deadline, round_robin, acme_newest" in capsys.readouterr().err
 
 
 def test_a_controller_of_its_own_process_takes_it(site: Path) -> None:

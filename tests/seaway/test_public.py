@@ -85,9 +85,7 @@ def test_no_two_names_differ_only_by_case() -> None:
 ELSEWHERE = [(name, f"sw.{module}.{name}") for module, names in sw._ELSEWHERE.items() for name in names]
 
 
-@pytest.mark.parametrize(
-    ("name", "place"), [*ELSEWHERE, *((name, sw._PLACE[name]) for name in ("Noise", "Program"))]
-)
+@pytest.mark.parametrize(("name", "place"), [*ELSEWHERE, *((name, sw._PLACE[name]) for name in ("Noise", "Program"))])
 def test_a_name_that_has_moved_says_where_it_is(name: str, place: str) -> None:
     with pytest.raises(AttributeError, match=rf"no attribute '{name}'; it is {place}$"):
         getattr(sw, name)
@@ -140,9 +138,7 @@ def test_a_call_is_the_same_before_and_after_jax_is_imported() -> None:
 
 
 def _said(code: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_a_missing_name_is_an_error_that_suggests_another() -> None:

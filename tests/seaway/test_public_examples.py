@@ -25,9 +25,7 @@ def docstring(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["seaway", *NAMES])
-def test_the_example_of_a_public_name_runs(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_of_a_public_name_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = REAL.sub(SIMULATED, docstring(name))
     example = doctest.DocTestParser().get_doctest(text, {"sw": sw, "np": np}, name, None, None)

@@ -71,10 +71,5 @@ def test_an_error_names_the_option_it_is_about() -> None:
 
 
 def test_quantities_are_shown_in_the_unit_that_fits() -> None:
-    assert [show_time(ns) for ns in (12, 330_000, 1_500_000, 2 * 10**9)] == [
-        "12 ns",
-        "330 us",
-        "1.5 ms",
-        "2 s",
-    ]
+    assert [show_time(ns) for ns in (12, 330_000, 1_500_000, 2 * 10**9)] == ["12 ns", "330 us", "1.5 ms", "2 s"]
     assert [show_bytes(n) for n in (4, 2**21, 3 * 2**30)] == ["4 B", "2 MiB", "3 GiB"]

@@ -111,23 +111,17 @@ def test_mypy_complains_of_each_mistake_in_a_users_file_and_of_nothing_else(file
     # `make lint`, with the same settings, has filled it: then this takes a second
     cache = ROOT / ".mypy_cache"
     said = output(
-        sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", "--cache-dir", cache, file, cwd=ROOT,
-    )  # fmt: skip
+        sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", "--cache-dir", cache, file, cwd=ROOT
+    )
     assert {int(number) for number in re.findall(r"\.py:(\d+): error:", said)} == EXPECTED, said
 
 
 def test_pyright_complains_of_each_mistake_in_a_users_file_and_of_nothing_else(file: Path) -> None:
     beside = str(Path(sys.executable).parent) + os.pathsep + os.environ.get("PATH", "")
-    pyright = next(
-        (found for name in ("pyright", "basedpyright") if (found := shutil.which(name, path=beside))), None
-    )
+    pyright = next((found for name in ("pyright", "basedpyright") if (found := shutil.which(name, path=beside))), None)
     if pyright is None:
         pytest.skip("no pyright here; pip install basedpyright, whose wheel has all that it needs")
-    settings: dict[str, Any] = {
-        "include": [file.name],
-        "extraPaths": [str(ROOT)],
-        "typeCheckingMode": "basic",
-    }
+    settings: dict[str, Any] = {"include": [file.name], "extraPaths": [str(ROOT)], "typeCheckingMode": "basic"}
     (file.parent / "pyrightconfig.json").write_text(json.dumps(settings))
     said = output(pyright, "-p", file.parent, "--pythonpath", sys.executable, "--outputjson", cwd=file.parent)
     errors = [each for each in json.loads(said)["generalDiagnostics"] if each["severity"] == "error"]
@@ -143,7 +137,5 @@ def test_pyright_complains_of_each_mistake_in_a_users_file_and_of_nothing_else(f
         (options.BoundOptions, set(Bounds.__struct_fields__)),
     ],
 )
-def test_the_tables_for_type_checkers_have_the_keys_that_the_options_take(
-    table: Any, takes: set[str]
-) -> None:
+def test_the_tables_for_type_checkers_have_the_keys_that_the_options_take(table: Any, takes: set[str]) -> None:
     assert set(table.__annotations__) == takes

@@ -46,9 +46,7 @@ def _moments(drawn: Scene) -> list[int]:
     played = scene.play(drawn, "cohort")
     found = []
     for row in (*played["gangs"], *played["transfers"]):
-        known = [
-            time for name in ("entered", "enqueued", "started", "ended") if (time := row.get(name, -1)) > 0
-        ]
+        known = [time for name in ("entered", "enqueued", "started", "ended") if (time := row.get(name, -1)) > 0]
         found += [*known, (min(known) + max(known)) // 2, max(known) + 30 * US] if known else []
     return found
 

@@ -14,14 +14,7 @@ from tests.sim.scene import POLICIES, US, Scene
 
 HOSTS = (2, 4, 6, 8, 16)
 COSTS = (3 * US, 40 * US, 700 * US)
-LENGTHS = (
-    1,
-    4,
-    30,
-    300,
-    1000,
-    5000,
-)  # numbers for each device: from a few bytes to more than is granted at once
+LENGTHS = (1, 4, 30, 300, 1000, 5000)  # numbers for each device: from a few bytes to more than is granted at once
 
 
 def draw(seed: int, hosts: int = 0) -> Scene:
@@ -29,8 +22,7 @@ def draw(seed: int, hosts: int = 0) -> Scene:
     hosts, per_host, islands = hosts or rng.choice(HOSTS), rng.choice((2, 4, 8)), rng.choice((1, 1, 2))
     slices = _slices(rng, hosts * per_host, islands)
     programs = [
-        rng.choice((_chain, _chain, _fan, _pipeline))(rng, slices, f"p{number}")
-        for number in range(rng.randint(1, 3))
+        rng.choice((_chain, _chain, _fan, _pipeline))(rng, slices, f"p{number}") for number in range(rng.randint(1, 3))
     ]
     troubles = [(rng.randint(1, 3000) * US, "slow", rng.randrange(hosts))] if rng.random() < 0.2 else []
     return Scene(
@@ -101,10 +93,7 @@ def _fan(rng: Random, slices: list[SliceSpec], name: str) -> Program:
     x = b.arg(slices[0].name, length, split=_split(rng, length, slices[0]))
     collective = rng.random() < 0.7
     parts = [_step(rng, b, f"f{at}", spec, [x], length, collective) for at, spec in enumerate(slices)]
-    again = [
-        _step(rng, b, f"g{at}", rng.choice(slices), [part], length, collective)
-        for at, part in enumerate(parts)
-    ]
+    again = [_step(rng, b, f"g{at}", rng.choice(slices), [part], length, collective) for at, part in enumerate(parts)]
     return b.program(_step(rng, b, "all", rng.choice(slices), again, length, collective), again[0])
 
 
@@ -121,6 +110,4 @@ def _pipeline(rng: Random, slices: list[SliceSpec], name: str) -> Program:
     made = build.pipeline(
         len(slices), rng.randint(1, 3), rng.choice(("gpipe", "1f1b")), min(spec.devices for spec in slices)
     )
-    return Program(
-        name, made.slices, made.computations, made.args, made.nodes, made.results, made.donate_args
-    )
+    return Program(name, made.slices, made.computations, made.args, made.nodes, made.results, made.donate_args)

@@ -70,8 +70,7 @@ def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)
     hosts, devices_per_host = rng.randint(2, 9), rng.choice((2, 4, 8))
     devices = hosts * devices_per_host
     slices = [
-        SliceSpec(f"s{n}", rng.choice((devices, devices, rng.randint(1, devices))))
-        for n in range(rng.randint(1, 4))
+        SliceSpec(f"s{n}", rng.choice((devices, devices, rng.randint(1, devices)))) for n in range(rng.randint(1, 4))
     ]
     style = programs.Style(
         nodes=rng.randint(1, 7), costs=(3 * US, 40 * US, 700 * US), moves=moves, donation=0.3,
@@ -79,21 +78,14 @@ def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)
         collective=rng.choice((1.0, 0.6)),
     )  # fmt: skip
     made = [
-        programs.draw(rng, f"p{n}", slices if moves else [rng.choice(slices)], style)
-        for n in range(rng.randint(1, 3))
+        programs.draw(rng, f"p{n}", slices if moves else [rng.choice(slices)], style) for n in range(rng.randint(1, 3))
     ]
-    noise = Noise(
-        latency=rng.choice((0, 9 * US)), compute=rng.choice((0.0, 0.1)), stragglers=rng.choice((0.0, 0.3))
-    )
+    noise = Noise(latency=rng.choice((0, 9 * US)), compute=rng.choice((0.0, 0.1)), stragglers=rng.choice((0.0, 0.3)))
     befall = [
         (rng.randint(1, 4000) * US, rng.choice(troubles), rng.randrange(hosts * islands))
         for _ in range(rng.choice((0, 1, 2)) if troubles else 0)
     ]
-    back = [
-        (at + 5000 * US, "return_host", whom)
-        for at, what, whom in befall
-        if what in ("crash_host", "leave_host")
-    ]
+    back = [(at + 5000 * US, "return_host", whom) for at, what, whom in befall if what in ("crash_host", "leave_host")]
     befall += back  # later gangs may need these hosts
     fanout = rng.choice((1, 2, 3, 100))
     return Scene(

@@ -29,9 +29,7 @@ def draw(seed: int, *, kind: str = "", hosts: int = 0, faults: bool = False) -> 
     for each in kinds:
         programs += KINDS[each](rng, hosts * devices_per_host)
     noise = Noise(
-        latency=rng.choice((0, 0, 9 * US)),
-        compute=rng.choice((0.0, 0.1)),
-        stragglers=rng.choice((0.0, 0.0, 0.3)),
+        latency=rng.choice((0, 0, 9 * US)), compute=rng.choice((0.0, 0.1)), stragglers=rng.choice((0.0, 0.0, 0.3))
     )
     troubles = [(rng.randint(1, 3000) * US, "slow", rng.randrange(hosts))] if rng.random() < 0.2 else []
     if faults:  # on the second island

@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from core.link.endpoint import (
-    ConnectionDown,
-    ConnectionUp,
-    Dial,
-    Endpoint,
-    HangUp,
-    Machine,
-    PacketReceived,
-    Write,
-)
+from core.link.endpoint import ConnectionDown, ConnectionUp, Dial, Endpoint, HangUp, Machine, PacketReceived, Write
 from core.link.link import Frame
 from core.model import spans
 from core.model.plan import Gang
@@ -74,9 +65,7 @@ class Actor:
         self._kept: deque[e.Event | None] = deque()  # None: its timer
         self._busy_until = 0
         self._armed: int | None = None
-        self._peer_of: dict[
-            str, int
-        ] = {}  # name of another actor -> the number by which this machine knows it
+        self._peer_of: dict[str, int] = {}  # name of another actor -> the number by which this machine knows it
         self._actor_of: dict[int, str] = {}
         self.endpoint: Endpoint
 
@@ -305,9 +294,7 @@ class HostActor(Actor):
             e.Abandon: lambda said: fabric.abandon(host, said.seqs),
             e.Reform: self._reform,
             e.Stop: lambda said: soon(0, world.stopped, self, self.starts),
-            e.CompileCode: lambda said: soon(
-                world.compiler.time(self.host, said), self._compiled, said, self.starts
-            ),
+            e.CompileCode: lambda said: soon(world.compiler.time(self.host, said), self._compiled, said, self.starts),
             e.ForgetPlan: self._forget,
             e.CountRows: lambda said: soon(world.timing.read, self._count, said, self.starts),
             e.OpenSend: lambda said: plane.opened_send(host, said),
@@ -326,9 +313,7 @@ class HostActor(Actor):
         plan = self.world.plan_of_run(self, said.run)
         gang = plan.steps[said.step]
         if isinstance(gang, Gang) and (plan.id, gang.computation) not in self.compiled:
-            self.world._complain(
-                f"host {self.host} launches gang {said.seq}, whose code is not compiled in this epoch"
-            )
+            self.world._complain(f"host {self.host} launches gang {said.seq}, whose code is not compiled in this epoch")
         self.world.fabric.launch(self.host, said, plan, self.epoch)
 
     def _reform(self, said: e.Reform) -> None:

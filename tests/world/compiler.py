@@ -14,11 +14,7 @@ class Compiler:
     """`plans`: by island and number."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        plans: Mapping[tuple[int, int], Plan],
-        usual: int,
-        complain: Callable[[str], None],
+        self, cluster: Cluster, plans: Mapping[tuple[int, int], Plan], usual: int, complain: Callable[[str], None]
     ) -> None:
         self._cluster, self._plans, self._usual, self._complain = cluster, plans, usual, complain
         self.bad: dict[str, str] = {}  # a code's name -> why no host can compile it

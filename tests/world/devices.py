@@ -30,9 +30,7 @@ class Buffer:
 
     __slots__ = ("devices", "digest", "filling", "here", "layout", "mine", "nbytes", "number", "shares")
 
-    def __init__(
-        self, number: int, layout: Layout, nbytes: int, devices: tuple[int, ...], mine: range
-    ) -> None:
+    def __init__(self, number: int, layout: Layout, nbytes: int, devices: tuple[int, ...], mine: range) -> None:
         self.number = number
         self.layout = layout
         self.nbytes = nbytes  # on each of these devices
@@ -223,9 +221,7 @@ class Fabric:
                 self.observe(o.Started(host, job.seq, spans.of(part.devices)))
             for read in part.inputs:
                 if read is not None and not read.here and read.digest != contents.SPOILT:
-                    self.complain(
-                        f"gang {job.seq} reads buffer {read.number}, not on the devices of host {host}"
-                    )
+                    self.complain(f"gang {job.seq} reads buffer {read.number}, not on the devices of host {host}")
             heirs = {job.slots[slot].takes for slot in gang.outputs}
             for slot, buffer in zip(gang.donated, part.donated, strict=False):
                 if slot in heirs and buffer.here:
@@ -286,9 +282,7 @@ class Fabric:
             for host, part in job.parts.items():
                 buffer = part.inputs[at]
                 if buffer is None:
-                    self.complain(
-                        f"gang {job.seq} reads buffer {part.command.inputs[at]}, not on host {host}"
-                    )
+                    self.complain(f"gang {job.seq} reads buffer {part.command.inputs[at]}, not on host {host}")
                     seen.append(contents.torn("missing", job.seq, host))
                 else:
                     seen.append(buffer.read())
@@ -471,9 +465,7 @@ class Fabric:
             for other in part.devices:
                 queue = part.host.queues[other]
                 if queue and queue[0] is not job:
-                    blocking[
-                        f"device {other} of host {host} is at gang {queue[0].seq} {queue[0].gang.name!r}"
-                    ] = None
+                    blocking[f"device {other} of host {host} is at gang {queue[0].seq} {queue[0].gang.name!r}"] = None
         absent = [
             d for d in contents.devices(job.gang.place)
             if job.gang.collective and all(d not in part.devices for part in job.parts.values())

@@ -102,9 +102,7 @@ def _whole_shards(target: Layout, mine: range, pieces: tuple[int, ...]) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _pieces(
-    source: Layout, target: Layout, host: int, hosts: ClusterHosts
-) -> tuple[tuple[int, int], ...] | None:
+def _pieces(source: Layout, target: Layout, host: int, hosts: ClusterHosts) -> tuple[tuple[int, int], ...] | None:
     """Return (sender, piece) of all that this host gets in a dense move, or None if the contents would be wrong."""
     found = receives(source, target, host, hosts)
     taken, wanted = contents.boxes(source), contents.boxes(target)

@@ -21,9 +21,7 @@ Key = tuple[int, int, int, int, int]
 
 
 class DataPlane:
-    def __init__(
-        self, fabric: Fabric, hosts: ClusterHosts, observe: Callable[[o.Observation], None] | None
-    ) -> None:
+    def __init__(self, fabric: Fabric, hosts: ClusterHosts, observe: Callable[[o.Observation], None] | None) -> None:
         self._fabric = fabric
         self._hosts = hosts
         self._observe = observe
@@ -130,11 +128,7 @@ class DataPlane:
 
     def arrived(self, chunk: Chunk) -> None:
         self.moved += chunk.nbytes
-        self.see(
-            o.ChunkArrived(
-                chunk.transfer, chunk.sender, chunk.receiver, chunk.piece, chunk.offset, chunk.nbytes
-            )
-        )
+        self.see(o.ChunkArrived(chunk.transfer, chunk.sender, chunk.receiver, chunk.piece, chunk.offset, chunk.nbytes))
 
     # --- inside -----------------------------------------------------------------------------------------
 

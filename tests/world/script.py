@@ -181,13 +181,11 @@ class Script:
         limits = msgspec.structs.replace(limits, get_retries=0)  # so that tests see a get that breaks off
         self.machine = Client(
             name, world.hosts_of, weight=weight, priority=priority, limits=limits, pool=world.pool, chunk=world.chunk
-        )  # fmt: skip
+        )
 
     def start(self) -> None:
         me = -(1 << 40) - self.actor.index  # no peer uses this number
-        endpoint = for_client(
-            Recorder(self.machine, self.actor), me, self.actor.index + 1, self.world.timing.lease
-        )
+        endpoint = for_client(Recorder(self.machine, self.actor), me, self.actor.index + 1, self.world.timing.lease)
         self.actor.boot(endpoint)
 
     # --- calls ------------------------------------------------------------------------------------------
@@ -213,9 +211,7 @@ class Script:
 
     def program_told(self, said: e.ProgramTold) -> None:
         if said.program not in self.awaited or said.program in self.heard:
-            self.world.faults.append(
-                f"client {self.name} is told of program {said.program}, twice or unasked"
-            )
+            self.world.faults.append(f"client {self.name} is told of program {said.program}, twice or unasked")
         self.heard[said.program] = said
 
     def submit(self, program: Program, *args: Handle | bytes, **options: Any) -> RunHandle:

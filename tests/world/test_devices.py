@@ -137,9 +137,7 @@ def test_a_gang_with_different_inputs_on_its_hosts_computes_wrong_contents() -> 
         clock, fabric, _, _ = bench()
         fabric.make(0, MakeBuffer(7, lay(HOME, "0"), b"x", ()))
         fabric.make(1, MakeBuffer(7, lay(HOME, "0"), other, ()))
-        assert (
-            outcome(fabric, clock, made, launch(1, 0, [7], [9]), launch(1, 0, [7], [9])) == right
-        ) == equal
+        assert (outcome(fabric, clock, made, launch(1, 0, [7], [9]), launch(1, 0, [7], [9])) == right) == equal
 
 
 def test_a_placeholder_spoils_what_its_gang_computes() -> None:

@@ -17,16 +17,13 @@ from .timing import MS, S, Timing
 from .world import World
 
 TWO = Cluster((Island(name="i", hosts=2, devices_per_host=2),))
-ISLANDS = Cluster(
-    (Island(name="i", hosts=3, devices_per_host=4), Island(name="j", hosts=3, devices_per_host=4))
-)
+ISLANDS = Cluster((Island(name="i", hosts=3, devices_per_host=4), Island(name="j", hosts=3, devices_per_host=4)))
 
 
 def on_islands(program: Program, *names: str) -> Program:
     """Return the program with its slices on these islands in turn."""
     slices = [
-        msgspec.structs.replace(spec, island=names[number % len(names)])
-        for number, spec in enumerate(program.slices)
+        msgspec.structs.replace(spec, island=names[number % len(names)]) for number, spec in enumerate(program.slices)
     ]
     return msgspec.structs.replace(program, slices=tuple(slices))
 

@@ -205,11 +205,7 @@ def entry(now: int, name: str, namer: Namer, said: Any, effects: Sequence[e.Comm
         heard = ""
     else:
         heard = "wakes" if isinstance(said, e.Wakeup) else event(said, namer)
-    shown = [
-        effect(each, namer) for each in effects if not (isinstance(each, e.Send) and is_beat(each.message))
-    ]
+    shown = [effect(each, namer) for each in effects if not (isinstance(each, e.Send) and is_beat(each.message))]
     if not shown and heard in ("", "wakes"):
         return ""
-    return "\n".join(
-        [f"{when(now)}  {name:<12} {heard or 'beat'}", *[f"{'':>24}-> {each}" for each in shown]]
-    )
+    return "\n".join([f"{when(now)}  {name:<12} {heard or 'beat'}", *[f"{'':>24}-> {each}" for each in shown]])

@@ -9,9 +9,7 @@ from . import contents
 from .devices import Buffer, Fabric
 
 
-def make_view(
-    fabric: Fabric, host: int, command: MakeView, digest: int, wanted: dict[int, tuple[int, int]]
-) -> None:
+def make_view(fabric: Fabric, host: int, command: MakeView, digest: int, wanted: dict[int, tuple[int, int]]) -> None:
     """`digest`: of the view's contents. `wanted`: by device, the digest of the source whose shard should be there, and
     which of its shards."""
     mine = fabric.hosts[host]

@@ -67,9 +67,7 @@ class World:
             self.clock, self._latency, self._up, self._down, self._arrive,
             lambda name: name in self.actors and self.actors[name].still,
         )  # fmt: skip
-        self.checks: Checks | None = (
-            Checks(everything(pool=pool, short=at_once(pool, chunk))) if check else None
-        )
+        self.checks: Checks | None = Checks(everything(pool=pool, short=at_once(pool, chunk))) if check else None
         self.observe: Callable[[o.Observation], None] | None = self._observe if check else None
         self.unlooked = True  # whether the controller has taken an event since its counters were checked
         self.faults: list[str] = []

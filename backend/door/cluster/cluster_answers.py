@@ -33,9 +33,7 @@ T = TypeVar("T")
 Contents = np.ndarray[Any, Any]
 WhenRead = Callable[[Contents | StatusError], None]
 FEW = 8  # shards of an array that are fetched one by one
-SAVED = (
-    4 << 20
-)  # bytes that need not be moved if a shard is fetched alone: for less it is not worth a request more
+SAVED = 4 << 20  # bytes that need not be moved if a shard is fetched alone: for less it is not worth a request more
 WHOLE = -1  # instead of core's number of a shard
 
 
@@ -122,9 +120,7 @@ class ClusterAnswers:
             return True
         return len(parts.alone) < FEW and parts.value.nbytes - parts.shard_value(at).nbytes >= SAVED
 
-    def _want(
-        self, array: ClusterArray, done: WhenRead, parts: ShardedContents | None = None, at: int = 0
-    ) -> None:
+    def _want(self, array: ClusterArray, done: WhenRead, parts: ShardedContents | None = None, at: int = 0) -> None:
         read = WantedRead(array, parts, at)
         if parts is None and array.here is not None:
             done(array.here)
@@ -190,9 +186,7 @@ class ClusterAnswers:
     def _got(self, request: int, blame: Blame | None) -> None:
         read = self._gets.pop(request, None)
         if read is not None:
-            self._brought(
-                read, self._link.taken(request, read.value) if blame is None else fault_of_blame(blame)
-            )
+            self._brought(read, self._link.taken(request, read.value) if blame is None else fault_of_blame(blame))
 
     def _unblocked(self, said: e.Unblocked) -> None:
         self._programs.unblocked()

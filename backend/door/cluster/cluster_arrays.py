@@ -156,7 +156,7 @@ class ClusterArrays(BufferSpan):
 
     def __init__(
         self, outcome: BufferOutcome, at: int, count: int, types: Sequence[ArrayType], drop: Callable[..., None]
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(outcome, at, count)
         self._types, self._drop = types, drop
 
@@ -410,6 +410,5 @@ def given_twice(arguments: Sequence[Argument], donated: Collection[int]) -> bool
     if len(set(keys)) == len(keys):
         return False
     return any(
-        index in donated and keys.count(key) > 1
-        for (index, _), key in zip(indexed(arguments), keys, strict=True)
+        index in donated and keys.count(key) > 1 for (index, _), key in zip(indexed(arguments), keys, strict=True)
     )

@@ -45,7 +45,7 @@ class BufferOutcome:
         "run",
         "unnamed",
         "waits",
-    )  # fmt: skip
+    )
 
     def __init__(self, count: int) -> None:
         self.first, self.count = 0, count  # names, as soon as there are some
@@ -115,9 +115,7 @@ class BufferOutcome:
 class SessionBuffers:
     """`later(function)`: calls it on the loop's thread, a little later, from any thread."""
 
-    def __init__(
-        self, link: ClusterLink, later: Callable[[Callable[[], None]], Any], watch: CallWatch | None
-    ) -> None:
+    def __init__(self, link: ClusterLink, later: Callable[[Callable[[], None]], Any], watch: CallWatch | None) -> None:
         self.outcomes: RangeTable[Any] = RangeTable()  # BufferOutcomes by their first names; none is ever cut
         self.over = False  # nothing is released any more
         self._link, self._later, self._watch = link, later, watch
@@ -148,9 +146,7 @@ class SessionBuffers:
         released behind it."""
         names, self._dropped = self._dropped, []
         if self._reading:
-            late = {
-                name for name in names if any(each.readers for each, _ in self.outcomes.covering((name,)))
-            }
+            late = {name for name in names if any(each.readers for each, _ in self.outcomes.covering((name,)))}
             self._dropped += late  # others may have been dropped meanwhile
             names = [name for name in names if name not in late]
         if names:

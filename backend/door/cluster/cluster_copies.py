@@ -80,9 +80,7 @@ def copy_code(kind: int, shape: tuple[int, ...], count: int) -> StableHLOCode:
     mlir: Any = importlib.import_module("jax._src.interpreters.mlir")
     ir: Any = importlib.import_module("jax._src.lib.mlir").ir
     with mlir.make_ir_context():
-        artifact = stablehlo.serialize_portable_artifact(
-            ir.Module.parse(text), stablehlo.get_minimum_version()
-        )
+        artifact = stablehlo.serialize_portable_artifact(ir.Module.parse(text), stablehlo.get_minimum_version())
     options = CompileOptionsProto()
     build = options.executable_build_options
     build.num_replicas, build.num_partitions = count, 1

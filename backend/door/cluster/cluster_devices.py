@@ -274,9 +274,8 @@ class ClusterDevices:
         self._programs.compile(program, options, tuple(devices), done)
 
     def execute(
-        self, executable: ClusterExecutable, arguments: Sequence[Ref | ClusterArrays], keep: Sequence[int],
-        launch: int,
-    ) -> list[Ref] | ClusterArrays:  # fmt: skip
+        self, executable: ClusterExecutable, arguments: Sequence[Ref | ClusterArrays], keep: Sequence[int], launch: int
+    ) -> list[Ref] | ClusterArrays:
         kept = executable.arrays
         self._answers.called += 1
         outcome, arrays = BufferOutcome(len(kept)), list[ClusterArray]()
@@ -294,9 +293,7 @@ class ClusterDevices:
         following = iter(arrays)
         return [Token(outcome) if each.kind == TOKEN else next(following) for each in executable.results]
 
-    def _given(
-        self, executable: ClusterExecutable, arguments: Sequence[Ref | ClusterArrays]
-    ) -> list[Argument]:
+    def _given(self, executable: ClusterExecutable, arguments: Sequence[Ref | ClusterArrays]) -> list[Argument]:
         """The arguments as they are now: what the session takes apart later stays together in this call."""
         given: list[Argument] = []
         index = 0
@@ -377,9 +374,7 @@ class ClusterDevices:
             if not each.name and each.here is not None:
                 sizes[id(each)] += each.here.nbytes
         chosen, found = to_put([sizes[key] for key in here]), list(here.values())
-        return all(
-            self._put(each, each.here) for each in map(found.__getitem__, chosen) if each.here is not None
-        )
+        return all(self._put(each, each.here) for each in map(found.__getitem__, chosen) if each.here is not None)
 
     def _submit(
         self, client: Client, now: int, program: int, name: str, sent: tuple[int | bytes | Range, ...],

@@ -77,15 +77,11 @@ class ClusterPrograms:
     # --- compile -------------------------------------------------------------------------------------------
 
     def compile(self, program: bytes, options: bytes, devices: tuple[int, ...], done: WhenCompiled) -> None:
-        self.begin(
-            self._compile(program, options, devices),
-            lambda fault: done(None, fault),
-            lambda made: done(*made),
-        )
+        self.begin(self._compile(program, options, devices), lambda fault: done(None, fault), lambda made: done(*made))
 
     def begin(
         self, work: Coroutine[Any, Any, Any], failed: Callable[[StatusError], None], done: Callable[[Any], None]
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Begins something that waits. It is answered whatever happens, but for the session's end."""
 
         async def run() -> None:

@@ -28,9 +28,7 @@ from ..protocol import Tiles, dtype_of, name_of
 from ..session import ArrayType, unsupported
 
 Box = tuple[slice, ...]
-Axis = tuple[
-    int, int, int
-]  # size, the dimension that it splits (-1: none), how many tiles one step along it is
+Axis = tuple[int, int, int]  # size, the dimension that it splits (-1: none), how many tiles one step along it is
 SUB_BYTE = re.compile(r"(?:u?int|float)([124])(?!\d)")  # types of which a byte has several elements
 WHOLE = Sharding()
 ORDERS = 720  # orders of the prime factors that are tried

@@ -120,9 +120,7 @@ class RemoteLink:
         self.heard: Callable[[Command], None] = lambda command: None
         self.failed: Callable[[StatusError], None] = lambda fault: None
         self.client = Client(name, described.cluster, weight=weight, priority=priority)
-        self.remote = Remote(
-            self.client, described.lease, head, heard=self._note, failed=self._note
-        )  # fmt: skip
+        self.remote = Remote(self.client, described.lease, head, heard=self._note, failed=self._note)
         self.act, self.offer, self.now = self.remote.act, self.remote.offer, self.remote.node.now
         self.remote.node.start()
         self._closing: asyncio.Task[None] | None = None
@@ -189,9 +187,7 @@ class RemoteLink:
         if self.client.state in ("new", "away"):
             self._away_since = self._away_since or now
             if now - self._away_since >= PATIENCE:
-                self._lost(
-                    f"the controller has been out of reach for {PATIENCE:.0f} s. {self._last}".rstrip()
-                )
+                self._lost(f"the controller has been out of reach for {PATIENCE:.0f} s. {self._last}".rstrip())
                 return
         else:
             self._away_since = 0.0

@@ -81,9 +81,7 @@ def session_devices_of(cluster: Cluster, devices: int, island: str) -> int:
         raise ClusterRefused(f"--island {island}: the cluster has no such island; there are {told}")
     most = there[island] if island else max(there.values())
     if devices > most:
-        raise ClusterRefused(
-            f"--devices {devices}: the devices of a session are on one island, and there are {told}"
-        )
+        raise ClusterRefused(f"--devices {devices}: the devices of a session are on one island, and there are {told}")
     return devices or most
 
 

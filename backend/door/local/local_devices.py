@@ -146,12 +146,7 @@ class LocalDevices:
         devices = [self._devices[number] for number in array_type.sharding.devices]
         with translated():
             return native.batched_device_put(
-                self._aval_of(array_type.kind, array_type.shape),
-                sharding,
-                shards,
-                devices,
-                True,
-                enable_x64=True,
+                self._aval_of(array_type.kind, array_type.shape), sharding, shards, devices, True, enable_x64=True
             )
 
     def assemble(self, array_type: ArrayType, shards: Sequence[Ref]) -> Ref:
@@ -241,9 +236,7 @@ class LocalDevices:
 
         self._compiling.submit(work)
 
-    def _compile(
-        self, program: bytes, options: bytes, devices: tuple[int, ...]
-    ) -> tuple[Executable, CompiledFacts]:
+    def _compile(self, program: bytes, options: bytes, devices: tuple[int, ...]) -> tuple[Executable, CompiledFacts]:
         options = assigned_to(options, [device.id for device in self._devices])
         place = [self._devices[number] for number in devices]
         if self._gate is None:
@@ -299,9 +292,7 @@ class LocalDevices:
 
     def _mixed(self, executable: Executable, results: Any) -> list[Ref]:
         found = []
-        for array_type, shards in zip(
-            executable.results, results.disassemble_into_single_device_arrays(), strict=True
-        ):
+        for array_type, shards in zip(executable.results, results.disassemble_into_single_device_arrays(), strict=True):
             if array_type.kind == TOKEN:
                 found.append(TokenRef())
             else:
@@ -311,9 +302,7 @@ class LocalDevices:
     def unload(self, executable: Any) -> None:
         """Nothing: it goes when the session forgets it."""
 
-    def cost_analysis(
-        self, executable: Executable, done: Callable[[Mapping[str, Any] | StatusError], None]
-    ) -> None:
+    def cost_analysis(self, executable: Executable, done: Callable[[Mapping[str, Any] | StatusError], None]) -> None:
         with translated():
             found = executable.loaded.cost_analysis()
         done(found[0] if isinstance(found, list) else found)
@@ -447,9 +436,7 @@ def platform_of(devices: Sequence[Any]) -> Platform:
         ]
         # pathwaysutils' elastic module asks each device for its slice_index
         attributes = {"slice_index": 0} | stablehlo_executables.attributes_of(device)
-        facts.append(
-            DeviceFacts(number, device.device_kind, default, ids, repr(device), str(device), attributes)
-        )
+        facts.append(DeviceFacts(number, device.device_kind, default, ids, repr(device), str(device), attributes))
     name, client = stablehlo_executables.platform_name(first), first.client
     return Platform(
         name, str(client.platform_version), str(client.runtime_type), tuple(facts), tuple(memories),

@@ -139,9 +139,7 @@ def _even(even: Any, known: int) -> ShardSpec:
     """This form does not say which device has which shard: of tiles, only their shape is known."""
     devices = _checked(tuple(even.devices.device_ids), known)
     shape, shard = tuple(even.shape.dims), tuple(even.shard_shape.dims)
-    if len(shape) != len(shard) or any(
-        not 0 <= part <= whole for whole, part in zip(shape, shard, strict=True)
-    ):
+    if len(shape) != len(shard) or any(not 0 <= part <= whole for whole, part in zip(shape, shard, strict=True)):
         raise ShardingError(f"shards of shape {shard} are not parts of an array of shape {shape}")
     if even.is_fully_replicated or shape == shard:
         return ShardSpec(devices, REPLICATED, even.memory_kind)

@@ -122,11 +122,7 @@ def run_cluster_door(
 
 
 async def _serve_cluster(
-    address: str,
-    options: ServedCluster,
-    more: Collection[str],
-    ready: Callable[[str], None],
-    watch: WatchOf | None,
+    address: str, options: ServedCluster, more: Collection[str], ready: Callable[[str], None], watch: WatchOf | None
 ) -> None:
     from ..cluster import ClusterSessions, RemoteSource, find_cluster
 

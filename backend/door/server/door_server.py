@@ -34,9 +34,7 @@ class ListenRefused(ValueError):
     """The door may not or cannot listen at this address."""
 
 
-async def listen_for_clients(
-    opening: Opening, address: str, *, limits: TransportLimits = DEFAULT_LIMITS
-) -> DoorServer:
+async def listen_for_clients(opening: Opening, address: str, *, limits: TransportLimits = DEFAULT_LIMITS) -> DoorServer:
     """Listens at `unix:PATH` or HOST:PORT (0: a free port). Raises ListenRefused."""
     sock = _open(address)
     server = DoorServer(Sessions(opening, limits), limits, sock, address)
@@ -47,9 +45,7 @@ async def listen_for_clients(
 class DoorServer:
     """`address` is what clients connect to, with the port that was opened."""
 
-    def __init__(
-        self, sessions: Sessions, limits: TransportLimits, sock: socket.socket, address: str
-    ) -> None:
+    def __init__(self, sessions: Sessions, limits: TransportLimits, sock: socket.socket, address: str) -> None:
         self.sessions, self.limits = sessions, limits
         self.connections: set[_Connection] = set()
         self._socket, self._path = sock, None

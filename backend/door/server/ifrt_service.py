@@ -187,10 +187,7 @@ class _Store:
         if len(self.data) != self.size:
             raise RpcRefused(INVALID_ARGUMENT, f"{len(self.data)} bytes of {self.size} that were announced")
         self._leave()
-        data, self.data = (
-            self.data,
-            bytearray(),
-        )  # call and handler know each other, so both last longer than this
+        data, self.data = (self.data, bytearray())  # call and handler know each other, so both last longer than this
         self.session.port.store(self.handle, data)
         self.call.send(EMPTY)
         self.call.close(OK)
@@ -219,9 +216,7 @@ class _Session:
         if agreed_version(version, version) != version:
             raise RpcRefused(FAILED_PRECONDITION, f"{version} was not agreed on")
         if len(sessions.open) >= sessions.limits.sessions:
-            raise RpcRefused(
-                RESOURCE_EXHAUSTED, f"there are {len(sessions.open)} sessions, as many as may be"
-            )
+            raise RpcRefused(RESOURCE_EXHAUSTED, f"there are {len(sessions.open)} sessions, as many as may be")
         self.largest = sessions.limits.request_bytes
         self.peer, self.session_id = peer, sessions.new_id()
         self.arriving = 0  # bytes of `stores`
@@ -229,9 +224,7 @@ class _Session:
         self._sessions, self._call = sessions, call
         sessions.open[self.session_id] = self
         try:
-            self.port: SessionPort = sessions.opening(
-                version, metadata.initialization_data.SerializeToString(), self
-            )
+            self.port: SessionPort = sessions.opening(version, metadata.initialization_data.SerializeToString(), self)
         except Exception:
             self._leave("the session could not be opened")
             raise

@@ -15,9 +15,7 @@ class Reply:
 
     __slots__ = ("context", "counted", "finished", "op_id")
 
-    def __init__(
-        self, op_id: int, context: int, counted: bool, finished: Callable[[Reply, Any, bool], None]
-    ) -> None:
+    def __init__(self, op_id: int, context: int, counted: bool, finished: Callable[[Reply, Any, bool], None]) -> None:
         self.op_id, self.context, self.counted, self.finished = op_id, context, counted, finished
 
     def ok(self, response: Any) -> None:

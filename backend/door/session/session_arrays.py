@@ -130,9 +130,7 @@ class ArrayTable:
         """The same in any order, each once, without those that stand for nothing, or for an error."""
         folded = ranges.ascending(set(handles), few=2)
         self._cut(folded)
-        return [
-            held for each in folded for _, held in self._held.parts(*ranges.span(each)) if held is not None
-        ]
+        return [held for each in folded for _, held in self._held.parts(*ranges.span(each)) if held is not None]
 
     def _cut(self, folded: Iterable[int | Range], edges: Iterable[int] = ()) -> None:
         index, held, following = 0, self._held, iter(edges)
@@ -159,9 +157,7 @@ class ArrayTable:
 
     def check_room(self, count: int) -> None:
         if len(self) + count > self._most:
-            raise StatusError(
-                StatusCode.RESOURCE_EXHAUSTED, f"a session may have {self._most} arrays at a time"
-            )
+            raise StatusError(StatusCode.RESOURCE_EXHAUSTED, f"a session may have {self._most} arrays at a time")
 
     def _seen(self, handle: int) -> None:
         if self._top < handle < SERVER_MADE:

@@ -160,9 +160,7 @@ class SessionDevices(Protocol):
         """Compiles StableHLO. `options`: a CompileOptionsProto of which only what is safe is left; `devices`: those of
         its device assignment, replica by replica."""
 
-    def execute(
-        self, executable: Any, arguments: Sequence[Ref], keep: Sequence[int], launch: int
-    ) -> list[Ref] | Refs:
+    def execute(self, executable: Any, arguments: Sequence[Ref], keep: Sequence[int], launch: int) -> list[Ref] | Refs:
         """Runs it on these arguments. One of them may be a `Refs` that stands for several, which is taken or not as a
         whole. `keep`: indices of arguments that stay usable although it would take them; each of these is alone."""
 
@@ -178,9 +176,7 @@ class SessionDevices(Protocol):
 
     def unload(self, executable: Any) -> None: ...
 
-    def cost_analysis(
-        self, executable: Any, done: Callable[[Mapping[str, Any] | StatusError], None]
-    ) -> None: ...
+    def cost_analysis(self, executable: Any, done: Callable[[Mapping[str, Any] | StatusError], None]) -> None: ...
 
     def program_text(self, executable: Any, done: Callable[[str | StatusError], None]) -> None: ...
 

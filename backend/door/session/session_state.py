@@ -177,9 +177,7 @@ class SessionState:
     def _check_new(self, first: int, count: int) -> None:
         wrong = self.arrays.taken(first, count) if 0 < first <= SERVER_MADE - count else first
         if wrong is not None:
-            raise invalid(
-                f"{wrong} is not a handle for a new array: it is in use, or not the client's to choose"
-            )
+            raise invalid(f"{wrong} is not a handle for a new array: it is in use, or not the client's to choose")
 
     def poison(self, handles: Iterable[int], fault: StatusError) -> None:
         """Whatever uses these handles will end with this fault. Handles that are in use stay what they are."""

@@ -108,9 +108,7 @@ class SimulatedDevices:
     def assemble(self, array_type: ArrayType, shards: Sequence[SimulatedRef]) -> Ref:
         self._line.speaks()
         timed, contents = _apart(shards)
-        return SimulatedRef(
-            self._timed.assemble(array_type, timed), self._contents.assemble(array_type, contents)
-        )
+        return SimulatedRef(self._timed.assemble(array_type, timed), self._contents.assemble(array_type, contents))
 
     def shards(self, ref: SimulatedRef) -> list[Ref]:
         return _pairs(self._timed.shards(ref.timed), self._contents.shards(ref.contents))
@@ -213,9 +211,7 @@ class SimulatedDevices:
     ) -> None:
         self._timed.cost_analysis(executable.timed, done)
 
-    def program_text(
-        self, executable: SimulatedExecutable, done: Callable[[str | StatusError], None]
-    ) -> None:
+    def program_text(self, executable: SimulatedExecutable, done: Callable[[str | StatusError], None]) -> None:
         self._timed.program_text(executable.timed, done)
 
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
@@ -250,9 +246,7 @@ def _pairs(timed: Sequence[Any], contents: Iterable[Any]) -> list[Ref]:
     return [SimulatedRef(*each) for each in zip(timed, contents, strict=False)]
 
 
-def _counted(
-    begin: Callable[[], None], end: Callable[[], None], done: Callable[[T], None]
-) -> Callable[[T], None]:
+def _counted(begin: Callable[[], None], end: Callable[[], None], done: Callable[[T], None]) -> Callable[[T], None]:
     """`done`, which is waited for from now on."""
     begin()
 
@@ -287,14 +281,10 @@ class ShapesOnly:
     def shards(self, ref: Shards | None) -> Iterable[Shards | None]:
         return repeat(None) if ref is None else [(each,) for each in ref]
 
-    def copy(
-        self, arrays: Sequence[tuple[ArrayType, Shards | None]], always: bool
-    ) -> Iterable[Shards | None]:
+    def copy(self, arrays: Sequence[tuple[ArrayType, Shards | None]], always: bool) -> Iterable[Shards | None]:
         return [ref for _, ref in arrays]
 
-    def compile(
-        self, program: bytes, options: bytes, devices: Sequence[int], done: Callable[[Any, Any], None]
-    ) -> None:
+    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: Callable[[Any, Any], None]) -> None:
         done(None, None)
 
     def execute(

@@ -81,9 +81,7 @@ def _nothing() -> None:
 class SimulationSource:
     """Implements `cluster_opening.SessionSource`."""
 
-    def __init__(
-        self, options: ServedSimulation, simulation: SimulationPort, contents: SessionContents
-    ) -> None:
+    def __init__(self, options: ServedSimulation, simulation: SimulationPort, contents: SessionContents) -> None:
         self._options, self._simulation, self._contents = options, simulation, contents
         self.name, self.devices, self.island = options.name, options.devices, options.island
 

@@ -119,9 +119,7 @@ class Call:
         del self._connection.calls[self._stream]
         status = [(b"grpc-status", str(code).encode())]
         if text:
-            status.append(
-                (b"grpc-message", quote(text[:2000], safe=" !\"#$&'()*+,/:;<=>?@[\\]^`{|}").encode())
-            )
+            status.append((b"grpc-message", quote(text[:2000], safe=" !\"#$&'()*+,/:;<=>?@[\\]^`{|}").encode()))
         self._connection.http2.trailers(self._stream, status if self._responded else RESPONSE + status)
         self._connection.http2.give_back(0, self._owed)
         self._connection.written()

@@ -74,18 +74,10 @@ class Http2Connection:
         self._over = False
         self._decoder, self._encoder = Decoder(HEADER_BYTES), Encoder()
         self._block: tuple[int, bool, bytearray] | None = None  # headers of which more is to come
-        self._credit, self._initial_credit, self._frame_bytes = (
-            65535,
-            65535,
-            16384,
-        )  # the peer's, for what we send
+        self._credit, self._initial_credit, self._frame_bytes = (65535, 65535, 16384)  # the peer's, for what we send
         self._window, self._due = CONNECTION_WINDOW, 0
         self._unpaid = 0
-        ours = {
-            frames.MAX_STREAMS: STREAMS,
-            frames.INITIAL_WINDOW: STREAM_WINDOW,
-            frames.MAX_FRAME: FRAME_BYTES,
-        }
+        ours = {frames.MAX_STREAMS: STREAMS, frames.INITIAL_WINDOW: STREAM_WINDOW, frames.MAX_FRAME: FRAME_BYTES}
         self._say(frames.SETTINGS, 0, 0, frames.settings(ours))
         self._say(frames.WINDOW_UPDATE, 0, 0, (CONNECTION_WINDOW - 65535).to_bytes(4))
 
@@ -103,9 +95,7 @@ class Http2Connection:
 
     def respond(self, stream: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         if stream in self._streams:
-            self._say(
-                frames.HEADERS, frames.END_HEADERS, stream, self._encoder.encode(headers, huffman=False)
-            )
+            self._say(frames.HEADERS, frames.END_HEADERS, stream, self._encoder.encode(headers, huffman=False))
 
     def send(self, stream: int, data: bytes | memoryview) -> None:
         found = self._streams.get(stream)
@@ -253,9 +243,7 @@ class Http2Connection:
         if self._block is not None:
             whole = kind == frames.CONTINUATION and stream == self._block[0]
             expect(whole, frames.PROTOCOL_ERROR, "headers are interrupted by another frame")
-        expect(
-            self._settled or kind == frames.SETTINGS, frames.PROTOCOL_ERROR, "the first frame is no SETTINGS"
-        )
+        expect(self._settled or kind == frames.SETTINGS, frames.PROTOCOL_ERROR, "the first frame is no SETTINGS")
         self._count_unpaid()
         receiver = RECEIVERS.get(kind)
         if receiver is not None:  # PRIORITY means nothing any more; frames of unknown kinds are to be ignored
@@ -270,9 +258,7 @@ class Http2Connection:
         size = len(payload)
         self._window -= size
         if self._window < 0:
-            raise ProtocolBreach(
-                frames.FLOW_CONTROL_ERROR, "more data than the connection's window has room for"
-            )
+            raise ProtocolBreach(frames.FLOW_CONTROL_ERROR, "more data than the connection's window has room for")
         data = frames.without_padding(payload) if flags & frames.PADDED else payload
         if data:
             self._unpaid = 0
@@ -301,9 +287,7 @@ class Http2Connection:
         if flags & frames.PADDED:
             payload = frames.without_padding(payload)
         if flags & frames.WITH_PRIORITY:
-            expect(
-                len(payload) >= 5, frames.FRAME_SIZE_ERROR, "headers without the priority that they announce"
-            )
+            expect(len(payload) >= 5, frames.FRAME_SIZE_ERROR, "headers without the priority that they announce")
             payload = payload[5:]
         self._block = (stream, bool(flags & frames.END_STREAM), bytearray())
         self._continuation(flags, stream, payload, events)
@@ -313,9 +297,7 @@ class Http2Connection:
             raise ProtocolBreach(frames.PROTOCOL_ERROR, "headers continue that have not begun")
         _, ended, block = self._block
         block += payload
-        expect(
-            len(block) <= HEADER_BYTES, frames.ENHANCE_YOUR_CALM, f"headers of more than {HEADER_BYTES} bytes"
-        )
+        expect(len(block) <= HEADER_BYTES, frames.ENHANCE_YOUR_CALM, f"headers of more than {HEADER_BYTES} bytes")
         if not flags & frames.END_HEADERS:
             return
         self._block = None
@@ -325,9 +307,7 @@ class Http2Connection:
             raise ProtocolBreach(frames.COMPRESSION_ERROR, f"headers that cannot be read: {error}") from None
         if stream > self._newest or stream == 0:
             self._request(stream, [(bytes(name), bytes(value)) for name, value in decoded], ended, events)
-        elif (
-            found := self._streams.get(stream)
-        ) is not None:  # trailers; or else those of a stream that has ended
+        elif (found := self._streams.get(stream)) is not None:  # trailers; or else those of a stream that has ended
             if ended and found.step(Step.END_CAME):
                 events.append(DataReceived(stream, b"", 0, True))
             else:
@@ -351,9 +331,7 @@ class Http2Connection:
 
     def _settings(self, flags: int, stream: int, payload: bytes, events: list[Http2Event]) -> None:
         expect(
-            not stream and len(payload) % 6 == 0,
-            frames.FRAME_SIZE_ERROR,
-            "SETTINGS that are cut off, or of a stream",
+            not stream and len(payload) % 6 == 0, frames.FRAME_SIZE_ERROR, "SETTINGS that are cut off, or of a stream"
         )
         self._settled = True
         if flags & frames.ACK:
@@ -373,16 +351,12 @@ class Http2Connection:
 
     def _initial_window(self, value: int) -> None:
         """Applies to all streams, also to those that have begun. A credit may become negative."""
-        expect(
-            value <= frames.LARGEST_WINDOW, frames.FLOW_CONTROL_ERROR, "an initial window that is too large"
-        )
+        expect(value <= frames.LARGEST_WINDOW, frames.FLOW_CONTROL_ERROR, "an initial window that is too large")
         more, self._initial_credit = value - self._initial_credit, value
         for found in self._streams.values():
             found.credit += more
             expect(
-                found.credit <= frames.LARGEST_WINDOW,
-                frames.FLOW_CONTROL_ERROR,
-                "a stream's window that is too large",
+                found.credit <= frames.LARGEST_WINDOW, frames.FLOW_CONTROL_ERROR, "a stream's window that is too large"
             )
 
     def _window_update(self, flags: int, stream: int, payload: bytes, events: list[Http2Event]) -> None:
@@ -391,9 +365,7 @@ class Http2Connection:
         expect(more > 0, frames.PROTOCOL_ERROR, "a WINDOW_UPDATE of nothing")
         if not stream:
             expect(
-                more <= frames.LARGEST_WINDOW - self._credit,
-                frames.FLOW_CONTROL_ERROR,
-                "a window that is too large",
+                more <= frames.LARGEST_WINDOW - self._credit, frames.FLOW_CONTROL_ERROR, "a window that is too large"
             )
             self._credit += more
             self._drain_all()
@@ -411,27 +383,19 @@ class Http2Connection:
                 self._drain(stream, found)
 
     def _ping(self, flags: int, stream: int, payload: bytes, events: list[Http2Event]) -> None:
-        expect(
-            len(payload) == 8 and not stream, frames.FRAME_SIZE_ERROR, "a PING is 8 bytes, and of no stream"
-        )
+        expect(len(payload) == 8 and not stream, frames.FRAME_SIZE_ERROR, "a PING is 8 bytes, and of no stream")
         if not flags & frames.ACK:
             self._say(frames.PING, frames.ACK, 0, payload)
 
     def _goaway(self, flags: int, stream: int, payload: bytes, events: list[Http2Event]) -> None:
         """With NO_ERROR the peer only takes no pushes, which we never send; it closes when all is answered."""
-        expect(
-            len(payload) >= 8 and not stream,
-            frames.FRAME_SIZE_ERROR,
-            "a GOAWAY that is too short, or of a stream",
-        )
+        expect(len(payload) >= 8 and not stream, frames.FRAME_SIZE_ERROR, "a GOAWAY that is too short, or of a stream")
         code = int.from_bytes(payload[4:8])
         if code != frames.NO_ERROR:
             self._over = True
             self._streams.clear()
             text = payload[8:208].decode(errors="replace")
-            events.append(
-                ConnectionEnded(f"the client has ended the connection: error {code} {text}".rstrip())
-            )
+            events.append(ConnectionEnded(f"the client has ended the connection: error {code} {text}".rstrip()))
 
     def _push_promise(self, flags: int, stream: int, payload: bytes, events: list[Http2Event]) -> None:
         raise ProtocolBreach(frames.PROTOCOL_ERROR, "a client pushes nothing")

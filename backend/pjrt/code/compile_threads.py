@@ -31,9 +31,7 @@ class CompileJob:
 
     __slots__ = ("drop", "left", "plan", "run", "thread", "wanted")
 
-    def __init__(
-        self, plan: int, run: Callable[[Callable[[], bool]], None], drop: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, plan: int, run: Callable[[Callable[[], bool]], None], drop: Callable[[], None] | None) -> None:
         self.plan, self.run, self.drop = plan, run, drop
         self.wanted = True
         self.left = False  # its thread was left behind

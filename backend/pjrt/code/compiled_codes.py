@@ -124,9 +124,8 @@ class Codes:
         return made
 
     def _begin(
-        self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
-        code_of: Mapping[str, bytes],
-    ) -> Callable[[], LaunchableCode]:  # fmt: skip
+        self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout], code_of: Mapping[str, bytes]
+    ) -> Callable[[], LaunchableCode]:
         """What it returns compiles, which is the long part, without the lock."""
         asked = stablehlo_of(code, code_of)
         if asked is not None:
@@ -147,9 +146,7 @@ def _gang_and_layouts(code: Code, plan: Plan) -> tuple[Gang, tuple[Layout, ...],
     """The gang to which the code belongs, and the layouts of its inputs and outputs."""
     gang = plan.steps[code.step]
     assert isinstance(gang, Gang)
-    inputs, outputs = (
-        tuple(plan.slots[slot].layout for slot in slots) for slots in (gang.inputs, gang.outputs)
-    )
+    inputs, outputs = (tuple(plan.slots[slot].layout for slot in slots) for slots in (gang.inputs, gang.outputs))
     return gang, inputs, outputs
 
 

@@ -42,9 +42,7 @@ class LaunchableCode:
         "bounds", "devices", "given", "giving", "inputs", "keeping", "local", "multi", "name", "outputs", "shardings",
     )  # fmt: skip
 
-    def __init__(
-        self, world: WorldMembership, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]
-    ) -> None:
+    def __init__(self, world: WorldMembership, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]) -> None:
         self.name = gang.name
         self.keeping: Any = None  # the executable that takes over nothing
         self.giving: Any = None  # the executable that takes over what the gang donates
@@ -79,9 +77,8 @@ class LaunchableCode:
 def given(gang: Gang) -> tuple[int, ...]:
     """The inputs that a gang gives away: donated ones, unless the gang also reads them as another input."""
     return tuple(
-        number for number, slot in enumerate(gang.inputs)
-        if slot in gang.donated and gang.inputs.count(slot) == 1
-    )  # fmt: skip
+        number for number, slot in enumerate(gang.inputs) if slot in gang.donated and gang.inputs.count(slot) == 1
+    )
 
 
 def bounds_of(outputs: Sequence[Layout]) -> tuple[tuple[int, int], ...]:
@@ -189,18 +186,14 @@ class _Exported:
         args, kwargs = jax.tree.unflatten(self._exported.in_tree, leaves)
         made = jax.tree.leaves(self._exported.call(*args, **kwargs))
         if len(made) != self._outputs:
-            raise Unusable(
-                f"computation {self._name!r} makes {len(made)} arrays, but the plan has {self._outputs}"
-            )
+            raise Unusable(f"computation {self._name!r} makes {len(made)} arrays, but the plan has {self._outputs}")
         return made
 
     def _check(self, leaves: Sequence[Any]) -> None:
         has = [(leaf.shape, leaf.dtype) for leaf in leaves]
         wants = [(aval.shape, aval.dtype) for aval in self._exported.in_avals]
         if has != wants:
-            raise Unusable(
-                f"computation {self._name!r} takes {_looks(wants)}, but the plan gives it {_looks(has)}"
-            )
+            raise Unusable(f"computation {self._name!r} takes {_looks(wants)}, but the plan gives it {_looks(has)}")
 
 
 def _looks(avals: Sequence[tuple[Any, Any]]) -> str:

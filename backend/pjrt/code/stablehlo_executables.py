@@ -140,9 +140,7 @@ def serdes() -> int:
 def _about_device(device: Any) -> PlatformDevice:
     memories = tuple(memory.kind for memory in device.addressable_memories())
     default = memories.index(device.default_memory().kind)
-    return PlatformDevice(
-        str(device.device_kind), memories, default, repr(device), str(device), attributes_of(device)
-    )
+    return PlatformDevice(str(device.device_kind), memories, default, repr(device), str(device), attributes_of(device))
 
 
 def attributes_of(device: Any) -> dict[str, Any]:

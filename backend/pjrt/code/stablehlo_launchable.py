@@ -55,9 +55,7 @@ class ExecutionToken:
 class StableHLOLaunchable(LaunchableCode):
     """`question`: what its client asks. `compiled`: None if it asks something that needs no program."""
 
-    __slots__ = (
-        "_asked", "_donated", "_handlers", "_tokens", "_unfit", "compiled", "jax_devices"
-    )  # fmt: skip
+    __slots__ = ("_asked", "_donated", "_handlers", "_tokens", "_unfit", "compiled", "jax_devices")
 
     def __init__(
         self, world: WorldMembership, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
@@ -96,9 +94,7 @@ class StableHLOLaunchable(LaunchableCode):
 
     def _check(self, what: str, wanted: Sequence[ArrayFacts | None], layouts: Sequence[Layout]) -> None:
         if len(wanted) != len(layouts):
-            raise Unusable(
-                f"computation {self.name!r} has {len(wanted)} {what}s, but the plan has {len(layouts)}"
-            )
+            raise Unusable(f"computation {self.name!r} has {len(wanted)} {what}s, but the plan has {len(layouts)}")
         for at, (facts, layout) in enumerate(zip(wanted, layouts, strict=True)):
             if facts is None:
                 raise Unusable(f"{what} {at} of computation {self.name!r} has a type that no array has")
@@ -121,9 +117,7 @@ class StableHLOLaunchable(LaunchableCode):
             given = executable.get_parameter_shardings()
             self._check_same("input", given, main.parameters, self.inputs, self.shardings)
         if self.outputs.layouts:
-            kept = None if results is None else [
-                each for at, each in enumerate(results) if at not in self._tokens
-            ]  # fmt: skip
+            kept = None if results is None else [each for at, each in enumerate(results) if at not in self._tokens]
             arrays = [facts for facts in main.results if facts is not None]
             self._check_same("result", kept, arrays, self.outputs.layouts, self.outputs.lies)
 
@@ -163,9 +157,7 @@ class StableHLOLaunchable(LaunchableCode):
         assert self.compiled is not None
         if self._donated:
             self._spare(inputs, command.inputs, frozenset(command.donated) if giving else frozenset())
-        results = self.compiled.executable.execute_sharded(
-            inputs, with_tokens=True, launch_id=command.seq & LAUNCH_IDS
-        )
+        results = self.compiled.executable.execute_sharded(inputs, with_tokens=True, launch_id=command.seq & LAUNCH_IDS)
         token = results.consume_token()
         outputs: Sequence[Any] = ()
         if self._handlers is not None:

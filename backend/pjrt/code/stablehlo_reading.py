@@ -50,9 +50,7 @@ def module_of(artifact: bytes) -> Iterator[Any]:
         try:
             module = stablehlo.deserialize_portable_artifact(context, artifact)
         except Exception as error:
-            raise MalformedProgram(
-                f"the program is not StableHLO that can be read here: {short(error)}"
-            ) from None
+            raise MalformedProgram(f"the program is not StableHLO that can be read here: {short(error)}") from None
         yield module
 
 

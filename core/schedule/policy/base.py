@@ -262,16 +262,7 @@ class Policy(PolicyEvents, ABC):
         return 0
 
 
-HOOKS = (
-    "entered",
-    "finished",
-    "joined",
-    "left",
-    "gone",
-    "merged",
-    "split",
-    "ended",
-)  # methods of `PolicyEvents`
+HOOKS = ("entered", "finished", "joined", "left", "gone", "merged", "split", "ended")  # methods of `PolicyEvents`
 
 
 def writes(policy: Policy, method: str) -> bool:

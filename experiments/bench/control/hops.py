@@ -95,9 +95,7 @@ class Machines:
     def _run(self) -> None:
         while self._queue:
             to, event, part = self._queue.popleft()
-            machine: Any = (
-                self.client if to == AT_CLIENT else self.controller if to == p.CONTROLLER else self.hosts[to]
-            )
+            machine: Any = self.client if to == AT_CLIENT else self.controller if to == p.CONTROLLER else self.hosts[to]
 
             act = partial(machine.handle, event, self.now)
             self._take(to, self.measure(part, act) if part else act())
@@ -135,9 +133,7 @@ class Machines:
 
     def _later(self) -> None:
         """Let time pass until the first wake-up of a host or of the client, whose calls may leave later."""
-        due = [
-            (at, number) for number, host in enumerate(self.hosts) if (at := host.next_wakeup()) is not None
-        ]
+        due = [(at, number) for number, host in enumerate(self.hosts) if (at := host.next_wakeup()) is not None]
         if (at := self.client.next_wakeup()) is not None:
             due.append((at, AT_CLIENT))
         at, number = min(due)

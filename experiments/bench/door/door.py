@@ -44,12 +44,8 @@ def slowest(processes: Sequence[Mapping[str, float]]) -> dict[str, float]:
     }
 
 
-def show(
-    here: Mapping[str, float], there: Mapping[str, float], names: tuple[str, str] = ("local", "door")
-) -> None:
-    table = Table(
-        "a JAX program's <46", f"{names[0]} >12,.1f", f"{names[1]} >12,.1f", "  <6", "ratio >9.1fx", "  <12"
-    )
+def show(here: Mapping[str, float], there: Mapping[str, float], names: tuple[str, str] = ("local", "door")) -> None:
+    table = Table("a JAX program's <46", f"{names[0]} >12,.1f", f"{names[1]} >12,.1f", "  <6", "ratio >9.1fx", "  <12")
     table.begin()
     for name, through in there.items():
         alone = here.get(name)
@@ -69,9 +65,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.number("--devices", 8, "CPU devices", at_least=2)
     parser.number("--calls", CALLS, "scalar calls in a loop", at_least=20)
     parser.number("--mib", MIB, "MiB of an array that is put and read")
-    parser.number(
-        "--hosts", 0, "agents of a cluster, and processes of JAX, that are measured too; 0: none", at_least=0
-    )
+    parser.number("--hosts", 0, "agents of a cluster, and processes of JAX, that are measured too; 0: none", at_least=0)
     chosen = parser.read(arguments)
     with ExitStack() as stack:
         door = stack.enter_context(opened(chosen.devices))
@@ -79,9 +73,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         alone = {"the door": [own]}
         quiet = {"TF_CPP_MIN_LOG_LEVEL": "3"}
         works = {
-            "local": lambda: processes.answer(
-                measured, *sizes, 0, {}, env=local(chosen.devices) | quiet, bound=BOUND
-            ),
+            "local": lambda: processes.answer(measured, *sizes, 0, {}, env=local(chosen.devices) | quiet, bound=BOUND),
             "door": lambda: processes.answer(measured, *sizes, own, alone, env=door.env | quiet, bound=BOUND),
         }
         if chosen.hosts:
@@ -97,8 +89,7 @@ def main(arguments: Sequence[str] = ()) -> None:
             works[MULTI] = lambda: slowest(processes.answers(member, chosen.hosts, each, sizes, bound=BOUND))
         found = processes.in_turns(chosen.rounds, works)
     medians = {
-        where: {name: median(each[name] for each in rounds) for name in rounds[0]}
-        for where, rounds in found.items()
+        where: {name: median(each[name] for each in rounds) for name in rounds[0]} for where, rounds in found.items()
     }
     show(medians["local"], medians["door"])
     if chosen.hosts:

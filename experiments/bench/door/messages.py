@@ -93,9 +93,7 @@ class WithH2(asyncio.Protocol):
     """The least gRPC server of one method on the library h2."""
 
     def __init__(self, meter: Meter) -> None:
-        self._h2 = h2.connection.H2Connection(
-            h2.config.H2Configuration(client_side=False, header_encoding=None)
-        )
+        self._h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding=None))
         self._meter = meter
         self._buffer = bytearray()
 
@@ -108,9 +106,7 @@ class WithH2(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for event in self._h2.receive_data(data):
             if isinstance(event, h2.events.RequestReceived):
-                self._h2.send_headers(
-                    event.stream_id, [(b":status", b"200"), (b"content-type", b"application/grpc")]
-                )
+                self._h2.send_headers(event.stream_id, [(b":status", b"200"), (b"content-type", b"application/grpc")])
             elif isinstance(event, h2.events.DataReceived):
                 self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 self._messages(event.stream_id, event.data or b"")
@@ -174,9 +170,7 @@ def serve(begin: Callable[[], Awaitable[object]]) -> None:
         runner.run(work())
 
 
-SERVERS: Mapping[str, Callable[[str, int], None]] = {
-    "ours": ours, "h2 (library)": with_h2, "grpcio": grpc_aio,
-}  # fmt: skip
+SERVERS: Mapping[str, Callable[[str, int], None]] = {"ours": ours, "h2 (library)": with_h2, "grpcio": grpc_aio}
 
 
 # --- the client -------------------------------------------------------------------------------------------------------
@@ -186,9 +180,7 @@ def cost(server: str, messages: int) -> float:
     """CPU microseconds a message."""
     with tempfile.TemporaryDirectory() as folder:
         children, address = Children(Path(folder)), f"unix:{folder}/socket"
-        child = start(
-            children, SERVERS[server], address, messages, name=f"server-{messages}", until_told=True
-        )
+        child = start(children, SERVERS[server], address, messages, name=f"server-{messages}", until_told=True)
         try:
             heard(child)
             send(address, WARM + messages)

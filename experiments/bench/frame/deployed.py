@@ -54,27 +54,14 @@ class Deployed:
             raise RuntimeError(f"the controller did not start: {self.controller.tail()}")
         self.address = found[1].rstrip(":")
 
-    def start_agents(
-        self, platform: str, processes: int, options: Sequence[str] = (), devices: int = 1
-    ) -> None:
+    def start_agents(self, platform: str, processes: int, options: Sequence[str] = (), devices: int = 1) -> None:
         """Start processes that together run all hosts, of `devices` each. `options`: further ones."""
         first, rest = divmod(self.hosts, processes)
         at = 0
         for number in range(processes):
             count, name = first + (number < rest), f"agent-{number}"
-            words = [
-                "--controller",
-                self.address,
-                "--platform",
-                platform,
-                "--devices",
-                str(devices),
-                "--host",
-                str(at),
-            ]
-            words += ["--name", name, "--with-parent", *options] + (
-                ["--hosts", str(count)] if count > 1 else []
-            )
+            words = ["--controller", self.address, "--platform", platform, "--devices", str(devices), "--host", str(at)]
+            words += ["--name", name, "--with-parent", *options] + (["--hosts", str(count)] if count > 1 else [])
             self._words.append(words)
             self.agents.append(self.children.start(name, "backend.agent", words))
             at += count
@@ -106,9 +93,7 @@ class Deployed:
 
 
 def _whole(island: dict[str, Any]) -> bool:
-    return island["phase"] == "running" and all(
-        host["connected"] and host["member"] for host in island["hosts"]
-    )
+    return island["phase"] == "running" and all(host["connected"] and host["member"] for host in island["hosts"])
 
 
 @contextmanager

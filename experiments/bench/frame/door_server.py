@@ -50,9 +50,7 @@ def opened(devices: int, options: Sequence[str] = ()) -> Iterator[Door]:
     with tempfile.TemporaryDirectory(prefix="door-") as place:
         children = Children(Path(place))
         try:
-            yield Door(
-                children, ["door", "--listen", f"unix:{place}/socket", "--devices", str(devices), *options]
-            )
+            yield Door(children, ["door", "--listen", f"unix:{place}/socket", "--devices", str(devices), *options])
         finally:
             children.end_all()
 

@@ -34,9 +34,7 @@ class Options(argparse.ArgumentParser):
 def parser(name: str, text: str | None, *, full: str = "") -> Options:
     """`text`: the module's docstring, whose first line is shown. `full`: what `--full` adds; "" for no such option."""
     found = Options(
-        prog=f"python -m experiments.bench {name}",
-        description=(text or "").partition("\n")[0],
-        allow_abbrev=False,
+        prog=f"python -m experiments.bench {name}", description=(text or "").partition("\n")[0], allow_abbrev=False
     )
     if full:
         found.add_argument("--full", action="store_true", help=full)

@@ -52,9 +52,7 @@ def heard(child: Child) -> Any:
     raise RuntimeError(f"the process of {child.name} ended: {child.tail()}")
 
 
-def answer(
-    function: Callable[..., Any], *arguments: object, env: Mapping[str, str] | None = None, bound: float
-) -> Any:
+def answer(function: Callable[..., Any], *arguments: object, env: Mapping[str, str] | None = None, bound: float) -> Any:
     """What the function returns, in a process of its own, within `bound` seconds."""
     with tempfile.TemporaryDirectory() as place:
         children, out = Children(Path(place)), Path(place) / "said"
@@ -87,29 +85,22 @@ def played(
             for rank, out in enumerate(outs):
                 with out.open("wb") as file:
                     words = address, rank, count, *arguments
-                    started.append(
-                        start(children, member, *words, env=env, stdout=file, name=f"member-{rank}")
-                    )
+                    started.append(start(children, member, *words, env=env, stdout=file, name=f"member-{rank}"))
             _await(started, outs, bound, silence)
             codes = [child.process.poll() for child in started]
         finally:
             children.end_all(0.0 if sys.exc_info()[0] else 0.1)
-        return [
-            Ending(code, lines(out), child.tail())
-            for code, out, child in zip(codes, outs, started, strict=True)
-        ]
+        return [Ending(code, lines(out), child.tail()) for code, out, child in zip(codes, outs, started, strict=True)]
 
 
 def answers(
     member: Callable[..., None], count: int, env: Mapping[str, str], arguments: Sequence[object] = (), *, bound: float
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """What each rank of a world says last. Raises an error if one does not end in order."""
     endings = played(member, count, env, arguments, bound=bound)
     for rank, each in enumerate(endings):
         if each.code != 0 or not each.said:
-            raise RuntimeError(
-                f"process {rank} of {count} of {member.__module__} ended with {each.code}: {each.words}"
-            )
+            raise RuntimeError(f"process {rank} of {count} of {member.__module__} ended with {each.code}: {each.words}")
     return [each.said[-1] for each in endings]
 
 
@@ -187,11 +178,7 @@ def free_address() -> str:
 def environment(devices: int, flags: str = "") -> dict[str, str]:
     """The environment of a process with this many CPU devices, and enough threads for their collectives."""
     count = f"--xla_force_host_platform_device_count={devices}"
-    return {
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": f"{count} {flags}".strip(),
-        "NPROC": str(max(32, 2 * devices)),
-    }
+    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{count} {flags}".strip(), "NPROC": str(max(32, 2 * devices))}
 
 
 def main(words: Sequence[str]) -> None:

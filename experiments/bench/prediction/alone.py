@@ -30,10 +30,7 @@ CALLS = 5  # calls of a round, of which the median is taken
 WARM = 2
 TARGET = 0.03  # seconds aimed at for a computation that repeats the work
 MOSTLY = 0.5  # a call that returns after more than this part of its time has computed inline
-MOST, SUMS = (
-    512,
-    64,
-)  # repeats in a computation: at most; of an all-reduce, fixed, since all processes must agree
+MOST, SUMS = (512, 64)  # repeats in a computation: at most; of an all-reduce, fixed, since all processes must agree
 PATIENCE = 180.0
 
 
@@ -43,9 +40,7 @@ def works_of(platform: Platform, hosts: int) -> list[Work]:
     return sums if hosts > 1 else [*(Work("matmul", rows) for rows in MATMULS[platform]), *sums]
 
 
-def taken(
-    platform: Platform, hosts: Sequence[int] | None = None, patience: float = PATIENCE
-) -> dict[str, Taken]:
+def taken(platform: Platform, hosts: Sequence[int] | None = None, patience: float = PATIENCE) -> dict[str, Taken]:
     """Times by `key_of`, in worlds of these sizes; of all processes of a world, the slowest one's."""
     found: dict[str, Taken] = {}
     with TemporaryDirectory() as folder, paced(Path(folder)) as pace:
@@ -168,9 +163,7 @@ def _compiled(function: Callable[[Any], Any], whole: Any) -> tuple[Callable[[Any
 
     split: Any = PartitionSpec
     mesh = Mesh(np.array(jax.devices()), (AXIS,))
-    first = jax.make_array_from_callback(
-        whole.shape, NamedSharding(mesh, split(AXIS)), lambda index: whole[index]
-    )
+    first = jax.make_array_from_callback(whole.shape, NamedSharding(mesh, split(AXIS)), lambda index: whole[index])
 
     def one(x: Any) -> Any:
         return function(x[0])[None]

@@ -72,9 +72,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
                 how = f"{self.nbytes:,} bytes, {self.chain} hops"
             case "clients" | "mixed":
                 differ = len(set(self.weights)) > 1
-                weights = (
-                    ":".join(map(str, self.weights)) if differ else "alike" if len(self.weights) > 1 else ""
-                )
+                weights = ":".join(map(str, self.weights)) if differ else "alike" if len(self.weights) > 1 else ""
                 chains = f", chains of {self.chain}" if of else ""
                 how = f"{len(self.weights)}{' ' * bool(weights)}{weights}{chains}, {what}, ahead {self.ahead}"
             case _:

@@ -38,9 +38,7 @@ class Frozen(NamedTuple):
     alone: Alone
 
 
-def frozen(
-    platforms: Sequence[Platform], given: Sequence[Path], folder: Path, *, quick: bool, say: Say
-) -> Frozen:  # fmt: skip
+def frozen(platforms: Sequence[Platform], given: Sequence[Path], folder: Path, *, quick: bool, say: Say) -> Frozen:
     """Measure or read all of it. `folder`: where measurements are written."""
     times: dict[str, Taken] = {}
     files = calibrations(platforms, given, folder, quick=quick, say=say)
@@ -97,9 +95,7 @@ def by_platform(given: Iterable[Path], platforms: Sequence[Platform]) -> dict[Pl
                 f"--calibration {path} is of {platform} devices; --platform asks for {', '.join(platforms)}"
             )
         if platform in found:
-            raise Impossible(
-                f"--calibration: {found[platform]} and {path} are both of {platform} devices; give one"
-            )
+            raise Impossible(f"--calibration: {found[platform]} and {path} are both of {platform} devices; give one")
         found[platform] = path
     return found
 

@@ -116,10 +116,7 @@ def _alone(case: Case, session: Any, alone: Alone, spell: float) -> Iterator[Val
         busy = calling(session, call, start, begun + round(spell * SECOND), case.ahead, feeds)
         lasted = session.driver.now() - begun
         waited = calling(session, call, start, session.driver.now() + round(spell * SECOND), 1, feeds)
-        yield {
-            "throughput": len(busy.ended) * gangs * SECOND / lasted,
-            **percentiles(latencies(waited)),
-        }
+        yield {"throughput": len(busy.ended) * gangs * SECOND / lasted, **percentiles(latencies(waited))}
 
 
 def _transfer(case: Case, session: Any, spell: float) -> Iterator[Values]:
@@ -177,15 +174,10 @@ def together(case: Case, spells: Sequence[Spell]) -> Values:
     first, last = max(spell.begun[0] for spell in spells), min(spell.ended[-1] for spell in spells)
     if first >= last:
         raise RuntimeError("the clients were not there at the same time; give them longer: a longer --spell")
-    within = [
-        [at for at, ended in enumerate(spell.ended) if first < ended <= last] for spell in spells
-    ]  # fmt: skip
+    within = [[at for at, ended in enumerate(spell.ended) if first < ended <= last] for spell in spells]
     counts = [len(each) for each in within]
     whole = (last - first) / SECOND
-    waits = [
-        [spell.ended[at] - spell.begun[at] for at in each]
-        for spell, each in zip(spells, within, strict=True)
-    ]  # fmt: skip
+    waits = [[spell.ended[at] - spell.begun[at] for at in each] for spell, each in zip(spells, within, strict=True)]
     if case.kind == "mixed":
         found: Values = {}
         for which, (count, each) in enumerate(zip(counts, waits, strict=True)):
@@ -193,10 +185,7 @@ def together(case: Case, spells: Sequence[Spell]) -> Values:
             if each:
                 found[f"latency p50 {'ab'[which]}"] = percentiles(each)["latency p50"]
         return found
-    found = {
-        "throughput": sum(counts) * case.chain / whole,
-        **percentiles([wait for each in waits for wait in each]),
-    }
+    found = {"throughput": sum(counts) * case.chain / whole, **percentiles([wait for each in waits for wait in each])}
     if len(counts) > 1:
         heavy = case.weights.index(max(case.weights))
         found["share"] = counts[heavy] / sum(counts)  # the share of the first client with the largest weight

@@ -61,9 +61,7 @@ def compared(
     """Rows of one case. speed: nanoseconds of the reference at calibration. then: the simulation at the speed of the
     real run."""
     if isinstance(foretold, Failed) or isinstance(then, Failed):
-        return [], [
-            f"the simulation failed: {one.why}" for one in (foretold, then) if isinstance(one, Failed)
-        ]
+        return [], [f"the simulation failed: {one.why}" for one in (foretold, then) if isinstance(one, Failed)]
     rows, without = rows_of(case, foretold.values[0], seen.values, then.values[0], seen.references, speed)
     return rows, [f"{name}: nothing to compare" for name in without]
 
@@ -81,11 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--seed", type=options.least(0), default=1, help="seed that draws the cases (%(default)s)")
     add(
-        "--platform",
-        choices=ALL_PLATFORMS,
-        nargs="+",
-        default=list(PLATFORMS),
-        help="kinds of devices (timed and cpu)",
+        "--platform", choices=ALL_PLATFORMS, nargs="+", default=list(PLATFORMS), help="kinds of devices (timed and cpu)"
     )
     add("--cases", type=options.least(1), help="number of cases")
     given = "cluster files that `seaway calibrate` wrote, one a platform; without them it measures now"
@@ -114,9 +108,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         print(described(known), flush=True)
         cases = drawn(chosen.seed, number, platforms)
         print(f"seed {chosen.seed}: {number} cases; {os.cpu_count()} cores play all processes\n{HEAD}")
-        rows, failures = gone_through(
-            cases, known, repeats=chosen.repeats, spell=chosen.spell, bound=chosen.bound
-        )
+        rows, failures = gone_through(cases, known, repeats=chosen.repeats, spell=chosen.spell, bound=chosen.bound)
         if not rows:
             raise RuntimeError(f"no case could be compared: {failures[0]}")
         print(told(rows, failures), flush=True)

@@ -155,9 +155,7 @@ def summary(rows: Sequence[Row]) -> str:
         lines.append(title)
         wholes.append(distribution([error(row) for row in quiet]))
         lines.append(_entry(f"  repeats within {NOISY:.0%}", wholes[-1]))
-        lines.append(
-            _entry(f"  repeats farther than {NOISY:.0%}", distribution([error(row) for row in noisy]))
-        )
+        lines.append(_entry(f"  repeats farther than {NOISY:.0%}", distribution([error(row) for row in noisy])))
         lines.append(_entry("  both", distribution([error(row) for row in rows])))
     aim = f"aim: median <= {AIM_MEDIAN:.0%}, 95 % <= {AIM_LAST:.0%}"
     said = ["nothing to judge by" if whole is None else "met" if whole.met else "missed" for whole in wholes]

@@ -123,9 +123,7 @@ def _program(platform: Platform) -> tuple[Callable[[Any], Any], Callable[[], Any
     return sw.program(both_parts), first
 
 
-def _paced(
-    start: threading.Barrier, call: Callable[[Any], Any], make: Callable[[], Any], number: int
-) -> None:
+def _paced(start: threading.Barrier, call: Callable[[Any], Any], make: Callable[[], Any], number: int) -> None:
     """Make the calls of one client, once all clients are ready."""
     ahead, first = deque[Any](), make()
     start.wait()
@@ -169,16 +167,10 @@ def foretold(path: Path, known: Setup, questions: Sequence[Question]) -> list[Va
 
 def rows_of(platform: Platform, predicted: Sequence[Tried], measured: Sequence[Tried]) -> list[Row]:
     """Rows from predictions and measurements, by record and question. The first question is the recorded settings."""
-    return [
-        _row(platform, at, name, predicted, measured)
-        for at in range(len(QUESTIONS))
-        for name in predicted[0][0]
-    ]
+    return [_row(platform, at, name, predicted, measured) for at in range(len(QUESTIONS)) for name in predicted[0][0]]
 
 
-def _row(
-    platform: Platform, at: int, name: str, predicted: Sequence[Tried], measured: Sequence[Tried]
-) -> Row:
+def _row(platform: Platform, at: int, name: str, predicted: Sequence[Tried], measured: Sequence[Tried]) -> Row:
     told, seen = ([each[at][name] for each in side] for side in (predicted, measured))
     told_before, seen_before = ([each[0][name] for each in side] for side in (predicted, measured))
     errors = ratios(told, seen)

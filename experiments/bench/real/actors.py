@@ -117,9 +117,7 @@ def drive(hosts: int, devices: int, repeats: int, fewer: int, folder: str) -> Ra
             for _ in range(steps // CHAIN):
                 last: list[Any] = [None] * hosts
                 for _ in range(CHAIN):
-                    last = [
-                        actor.call.remote("one", after) for actor, after in zip(actors, last, strict=True)
-                    ]
+                    last = [actor.call.remote("one", after) for actor, after in zip(actors, last, strict=True)]
                 ray.get(last)
 
         plays: dict[str, Callable[[int], None]] = {

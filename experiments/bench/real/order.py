@@ -129,9 +129,7 @@ def without(case: Case, pairs: int = PAIRS) -> Outcome:
 def shown(case: Case, found: Outcome) -> str:
     verdict = f"{found.wrong} of {found.checked} results wrong"
     if found.how != "ended":
-        verdict += f", then it {found.how}" + (
-            f" (nothing came for {SILENCE:g} s)" if found.how == "hung" else ""
-        )
+        verdict += f", then it {found.how}" + (f" (nothing came for {SILENCE:g} s)" if found.how == "hung" else "")
     elif not found.wrong and case.orders != "one":
         verdict += " (by luck: nothing enforces it)"
     return f"  {case.name:30}{verdict}"
@@ -200,8 +198,7 @@ def under_seaway(gangs: int) -> Found:
     with deployed(HOSTS, platform="cpu") as cluster, sw.connect(cluster.address) as session:
         begun = time.perf_counter()
         tasks = [
-            session.spawn(client, kind, number, calls, name=f"client-{number}")
-            for number, kind in enumerate(KINDS)
+            session.spawn(client, kind, number, calls, name=f"client-{number}") for number, kind in enumerate(KINDS)
         ]
         looked = [task.result() for task in tasks]
         seconds = time.perf_counter() - begun
@@ -219,9 +216,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.number("--gangs", GANGS, "gangs of all clients together", at_least=CLIENTS)
     parser.number("--pairs", PAIRS, "pairs of collectives A and B", at_least=ROUND)
     chosen = parser.read(arguments)
-    print(
-        f"plain JAX: 2 processes, {chosen.pairs} times a collective A and a collective B, {ROUND} of each at once"
-    )
+    print(f"plain JAX: 2 processes, {chosen.pairs} times a collective A and a collective B, {ROUND} of each at once")
     for case in CASES if chosen.full else QUICK:
         print(shown(case, without(case, chosen.pairs)), flush=True)
     found = under_seaway(chosen.gangs)

@@ -59,9 +59,7 @@ def fused(x: Any) -> Any:
 def jax_rates(hosts: int, devices: int, repeats: int, fewer: int = 1) -> Rates:
     """Those of the slowest process."""
     said = processes.answers(member, hosts, processes.environment(devices), (repeats, fewer), bound=PATIENCE)
-    return {
-        kind: [min(found) for found in zip(*(one[kind] for one in said), strict=True)] for kind in said[0]
-    }
+    return {kind: [min(found) for found in zip(*(one[kind] for one in said), strict=True)] for kind in said[0]}
 
 
 def steps_of(kind: str, fewer: int) -> int:
@@ -133,9 +131,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.number("--fewer", 1, "divide the number of steps by this")
     chosen = parser.read(arguments)
     cores = os.cpu_count()
-    print(
-        f"steps/s, a scalar psum and an add a step; medians of {chosen.repeats}; {cores} cores play all hosts"
-    )
+    print(f"steps/s, a scalar psum and an add a step; medians of {chosen.repeats}; {cores} cores play all hosts")
     for each in chosen.devices:
         for number in chosen.hosts:
             shown(number, each, chosen.repeats, chosen.fewer)

@@ -135,9 +135,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     if chosen.hops % 2:
         parser.error(f"--hops {chosen.hops}: an array that comes back has made an even number of hops")
     what = f"medians of {chosen.times} calls of {chosen.hops} hops; chunks of {CHUNK:,} bytes"
-    columns = [
-        f"{name} {each}" for name in ("Seaway:", "raw socket:") for each in ("ms >13.3f", "MB/s >15,.1f")
-    ]
+    columns = [f"{name} {each}" for name in ("Seaway:", "raw socket:") for each in ("ms >13.3f", "MB/s >15,.1f")]
     table = Table("bytes >12,", *columns, "of raw MB/s >13.0%").begin(f"a hop between two processes; {what}")
     for row in rows(chosen.bytes, chosen.hops, chosen.times):
         cells = [cell for each in (row.seaway, row.raw) for cell in (each * 1e3, row.size / each / MB)]

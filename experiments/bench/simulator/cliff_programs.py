@@ -47,14 +47,11 @@ class Play(NamedTuple):
 
     def session(self, **options: Any) -> Any:
         return sw.simulate(
-            "A", hosts=self.hosts, policy="stride", profile="paper", fidelity=self.fidelity, progress=False,
-            **options,
-        )  # fmt: skip
+            "A", hosts=self.hosts, policy="stride", profile="paper", fidelity=self.fidelity, progress=False, **options
+        )
 
     def step(self, devices: int = 0, name: str = "step", **options: Any) -> Any:
-        return sw.synthetic(
-            name, devices=sw.slice(devices=devices or self.devices), duration=DURATION, **options
-        )
+        return sw.synthetic(name, devices=sw.slice(devices=devices or self.devices), duration=DURATION, **options)
 
 
 def looped(
@@ -170,12 +167,8 @@ def model(play: Play, number: int) -> None:
             in_shardings=(splits, None), out=lambda parameters, batch: (parameters, scalar()),
             out_shardings=(splits, None), donate_argnums=0,
         )  # fmt: skip
-        init = sw.synthetic(
-            "init", devices=step.slice, duration=DURATION, out=[x] * number, out_shardings=splits
-        )
-        looped(
-            play, lambda state: step(state[0], scalar()), (init(), scalar()), awaits=lambda state: state[1]
-        )
+        init = sw.synthetic("init", devices=step.slice, duration=DURATION, out=[x] * number, out_shardings=splits)
+        looped(play, lambda state: step(state[0], scalar()), (init(), scalar()), awaits=lambda state: state[1])
 
 
 # --- slices -----------------------------------------------------------------------------------------------------------
@@ -262,10 +255,7 @@ def pipeline(play: Play, size: int) -> None:
     order = list(schedules.merged(schedules.SCHEDULES["1f1b"](STAGES, MICROBATCHES)))
     with play.session() as session:
         play.watch(session)
-        stages = [
-            play.step(devices, f"stage {at}", in_shardings=splits, out_shardings=splits)
-            for at in range(STAGES)
-        ]
+        stages = [play.step(devices, f"stage {at}", in_shardings=splits, out_shardings=splits) for at in range(STAGES)]
 
         def run(x: Any) -> Any:
             kept: dict[tuple[str, int], Any] = {}
@@ -301,9 +291,7 @@ def fault_later_array(play: Play, size: int) -> None:
 
 def after_fault(play: Play, size: int) -> None:
     """A host crashes in the middle of gangs, comes back, and the program goes on from its first argument."""
-    with play.session(
-        faults=[Fault(CRASH, "crash_host", 1), Fault(CRASH + 10 * MS, "return_host", 1)]
-    ) as session:
+    with play.session(faults=[Fault(CRASH, "crash_host", 1), Fault(CRASH + 10 * MS, "return_host", 1)]) as session:
         play.watch(session)
         step = play.step()
 

@@ -86,9 +86,8 @@ def line(name: str, size: int, hosts: int, rounds: int, limit: int) -> dict[str,
 
 
 def played(
-    row: Row, size: int, most: int, limit: int, known: dict[str, Any],
-    fidelity: Literal["exact", "cohort"] = "cohort",
-) -> float | None:  # fmt: skip
+    row: Row, size: int, most: int, limit: int, known: dict[str, Any], fidelity: Literal["exact", "cohort"] = "cohort"
+) -> float | None:
     """CPU us a gang. After this many CPU seconds from now the process says what is known and ends."""
     meter = Meter(row.warm(size), row.gangs(size))
 
@@ -213,12 +212,7 @@ def _least(number: float | None, only: bool, form: str = ",.0f") -> str:
 def main(arguments: Sequence[str] = ()) -> int:
     parser = options.parser("cliffs", __doc__)
     parser.add_argument(
-        "--rows",
-        nargs="+",
-        choices=ROWS,
-        default=list(ROWS),
-        metavar="NAME",
-        help=f"of {' '.join(ROWS)} (all)",
+        "--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME", help=f"of {' '.join(ROWS)} (all)"
     )
     parser.add_argument("--quick", action="store_true", help=f"smaller sizes, {FEW_HOSTS} hosts, one round")
     parser.number("--limit", LIMIT, "CPU seconds for a play of a program")

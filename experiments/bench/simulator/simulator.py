@@ -191,13 +191,9 @@ class Naive:
 def main() -> None:
     table = Table("hosts >8,", "naive steps/s >15,.2f", "events a step >15,.0f", "ours steps/s >14,.0f",
                   "x naive >10,.0fx", "aim >8", "start-up s >12.2f", "peak RSS MB >13,.0f")  # fmt: skip
-    table.begin(
-        f"One client, one computation a call on all devices, {AHEAD} calls unfinished; stride; profile paper"
-    )
+    table.begin(f"One client, one computation a call on all devices, {AHEAD} calls unfinished; stride; profile paper")
     for hosts in HOSTS:
-        rounds = [
-            (play(naive, hosts, NAIVE_STEPS[hosts]), play(ours, hosts, STEPS[hosts])) for _ in range(ROUNDS)
-        ]
+        rounds = [(play(naive, hosts, NAIVE_STEPS[hosts]), play(ours, hosts, STEPS[hosts])) for _ in range(ROUNDS)]
         known = [(base, mine) for base, mine in rounds if base is not None and mine is not None]
         if len(known) < ROUNDS:
             table.row(hosts, LATE)
@@ -205,6 +201,4 @@ def main() -> None:
         known.sort(key=lambda pair: pair[0]["spent"] / pair[1]["spent"])
         base, mine = known[len(known) // 2]
         slow, fast = (NAIVE_STEPS[hosts] - 1) / base["spent"], STEPS[hosts] / mine["spent"]
-        table.row(
-            hosts, slow, base["events"], fast, fast / slow, AIMS.get(hosts), mine["start"], mine["rss"]
-        )  # fmt: skip
+        table.row(hosts, slow, base["events"], fast, fast / slow, AIMS.get(hosts), mine["start"], mine["rss"])

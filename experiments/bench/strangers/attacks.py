@@ -24,17 +24,7 @@ import msgspec
 
 from backend.auth import OPTIONS, Access
 from backend.node import SERVICE
-from backend.wire import (
-    PAIRS,
-    AboutReply,
-    Opening,
-    Permit,
-    Recorded,
-    SeenReply,
-    Status,
-    framing,
-    versions,
-)
+from backend.wire import PAIRS, AboutReply, Opening, Permit, Recorded, SeenReply, Status, framing, versions
 
 from ..frame.processes import say
 

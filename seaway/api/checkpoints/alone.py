@@ -82,9 +82,7 @@ def read(document: Document, contents: Contents) -> Contents:
 
 def load(document: Document, contents: Contents) -> Contents:
     (shelf,) = contents
-    return [
-        _as_contents(entry.dtype, array) for entry, array in zip(document.entries, shelf.arrays, strict=True)
-    ]
+    return [_as_contents(entry.dtype, array) for entry, array in zip(document.entries, shelf.arrays, strict=True)]
 
 
 def latest(document: Document, contents: Contents) -> Contents:

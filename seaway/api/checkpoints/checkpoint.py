@@ -43,12 +43,7 @@ _anyone: list[Slice] = []  # who looks into a folder when nobody says who shall
 
 
 def save(
-    path: str | os.PathLike[str],
-    tree: Any,
-    *,
-    step: int = 0,
-    keep: int | None = None,
-    overwrite: bool = False,
+    path: str | os.PathLike[str], tree: Any, *, step: int = 0, keep: int | None = None, overwrite: bool = False
 ) -> Array:
     """Write a pytree of arrays as step `step` of the checkpoint in the folder `path`.
 
@@ -87,12 +82,7 @@ def save(
 
 
 def restore(
-    path: str | os.PathLike[str],
-    like: Any,
-    *,
-    step: int | None = None,
-    devices: Any = None,
-    sharding: Any = None,
+    path: str | os.PathLike[str], like: Any, *, step: int | None = None, devices: Any = None, sharding: Any = None
 ) -> Any:
     """A pytree of arrays as it was saved: step `step`, or the latest that is whole.
 
@@ -134,9 +124,7 @@ def latest(path: str | os.PathLike[str], *, devices: Slice | int | None = None) 
     (made,) = caller.submit(graphs.looking(home, avals.of(request) or graphs.TOKEN), [request])
     try:
         number = int(made)
-    except (
-        NoContents
-    ):  # a simulation of times alone writes no files: it knows what it was told, and what lies here
+    except NoContents:  # a simulation of times alone writes no files: it knows what it was told, and what lies here
         return max([*_saved.get(caller.session, {}).get(folder, ()), *steps(Path(folder))], default=None)
     return number - 1 if number else None
 
@@ -216,9 +204,7 @@ def folder_of(session: Session, path: str | os.PathLike[str]) -> str:
     return os.path.abspath(os.path.expanduser(text)) if here else text
 
 
-def _request(
-    caller: Caller, folder: str, step: int, overwrite: bool = False, keep: int = 0
-) -> np.ndarray[Any, Any]:
+def _request(caller: Caller, folder: str, step: int, overwrite: bool = False, keep: int = 0) -> np.ndarray[Any, Any]:
     nonce = getattr(caller.session.driver, "nonce", None)
     chosen: str = secrets.token_hex(8) if nonce is None else nonce()
     return documents.as_array(Request(folder, step, chosen, overwrite, keep))

@@ -69,13 +69,9 @@ def saving(leaves: tuple[Leaf, ...], request: Aval) -> Graph:
         cost = time_of(sum(leaves[number].aval.nbytes for number in mine) // home.devices)
         signature = _signature(document, home, takes, [(TOKEN, WHOLE)], cost, alone.save)
         nodes.append(CallNode(signature, (asked, *map(Arg, mine)), ()))
-    all_entries = tuple(
-        ArrayEntry(each.name, each.dtype, each.shape, (), each.chunk) for each in entries.values()
-    )
+    all_entries = tuple(ArrayEntry(each.name, each.dtype, each.shape, (), each.chunk) for each in entries.values())
     takes = [(request, WHOLE), *[(TOKEN, WHOLE)] * len(homes)]
-    commit = _signature(
-        Document("commit", (), all_entries), homes[0], takes, [(TOKEN, WHOLE)], LOOK_NS, alone.commit
-    )
+    commit = _signature(Document("commit", (), all_entries), homes[0], takes, [(TOKEN, WHOLE)], LOOK_NS, alone.commit)
     nodes.append(CallNode(commit, (requests[0], *map(Out, range(len(homes)))), ()))
     args = [*(leaf.aval for leaf in leaves), *[request] * len(homes)]
     return Graph("checkpoint.save", args, nodes, [Out(len(homes))], ("",))
@@ -92,9 +88,7 @@ def restoring(leaves: tuple[Leaf, ...], request: Aval) -> Graph:
         entries = tuple(map(entry_of, mine))
         cost = time_of(sum(leaf.nbytes for leaf in mine))
         takes = [(request, WHOLE)]
-        read = _signature(
-            Document("read", home.shape, entries), home, takes, [(TOKEN, WHOLE)], cost, alone.read
-        )
+        read = _signature(Document("read", home.shape, entries), home, takes, [(TOKEN, WHOLE)], cost, alone.read)
         looks = [(leaf.aval, leaf.split) for leaf in mine]
         document = Document("load", home.shape, entries)
         load = _signature(document, home, [(TOKEN, WHOLE)], looks, 1000, alone.load)
@@ -146,9 +140,7 @@ def names_of(treedef: trees.Treedef) -> tuple[str, ...]:
     for name, (path, _) in zip(names, found, strict=True):
         where = jax.tree_util.keystr(path)
         if len(name) > LONGEST:
-            raise ValueError(
-                f"sw.checkpoint: the path of leaf {where} has {len(name)} characters; at most {LONGEST}"
-            )
+            raise ValueError(f"sw.checkpoint: the path of leaf {where} has {len(name)} characters; at most {LONGEST}")
         if known.setdefault(name, where) != where:
             raise ValueError(f"sw.checkpoint: leaves {known[name]} and {where} would have one name, {name!r}")
     return names

@@ -26,10 +26,7 @@ KINDS: dict[str, Kind] = {
     "collective-broadcast": "permute",
 }  # fmt: skip
 CHANNEL = re.compile(r"channel_id=(\d+)")
-WRAPPERS = {
-    "async",
-    "call",
-}  # prefixes of operations that start a computation, here or on another kind of core
+WRAPPERS = {"async", "call"}  # prefixes of operations that start a computation, here or on another kind of core
 LAYOUT = {"convert", "copy", "bitcast", "reshape", "transpose"}
 CHAINED = '"async_collective_fusion_config"'
 

@@ -79,13 +79,10 @@ def _mesh(match: re.Match[str]) -> Groups:
     """Groups along axes of a mesh. An axis may be cut: `'a':(2)4` is a part of size 4, with 2 before it."""
     sizes = {name: int(size) for name, size in AXIS.findall(match[1])}
     wanted = [
-        (name, int(before or 1), int(size or sizes.get(name, 0)))
-        for name, before, size in NAMED.findall(match[3])
+        (name, int(before or 1), int(size or sizes.get(name, 0))) for name, before, size in NAMED.findall(match[3])
     ]
     if unknown := [name for name, _, _ in wanted if name not in sizes]:
-        raise BadGroups(
-            f"replica groups {match[0]!r} go along {unknown[0]!r}, which is no axis of their mesh"
-        )
+        raise BadGroups(f"replica groups {match[0]!r} go along {unknown[0]!r}, which is no axis of their mesh")
     ids = _ids(match[2], prod(sizes.values()), match[0])
     dims: list[int] = []
     chosen: dict[tuple[str, int], int] = {}

@@ -17,16 +17,7 @@ from .text import HloComputation, Module, Op
 STATED = re.compile(r'"known_trip_count":\{"n":"?(\d+)')
 INDEX = re.compile(r"index=(\d+)")
 DIRECTION = re.compile(r"direction=(\w+)")
-SAME = {
-    "copy",
-    "bitcast",
-    "convert",
-    "reshape",
-    "broadcast",
-    "copy-start",
-    "copy-done",
-    "optimization-barrier",
-}
+SAME = {"copy", "bitcast", "convert", "reshape", "broadcast", "copy-start", "copy-done", "optimization-barrier"}
 STEPS = 4096  # rounds computed one by one; a longer loop must grow by equal steps
 BITS = 40  # no loop runs longer than 2**40
 

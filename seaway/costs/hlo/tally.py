@@ -34,9 +34,7 @@ NO_WORK = {
 }  # fmt: skip
 
 
-MOSTLY = (
-    0.5  # an operation is bound by arithmetic if that takes more than this part of the time for its bytes
-)
+MOSTLY = 0.5  # an operation is bound by arithmetic if that takes more than this part of the time for its bytes
 
 
 class Rates(NamedTuple):
@@ -121,9 +119,7 @@ class _TallyWalk:
         time = moved / self.rates.bandwidth * 1e9
         return Tally(roofline=time, blend=time, moved=moved, once_roofline=time)
 
-    def _op(
-        self, computation: HloComputation, op: Op, known: loops.Known, total: Tally, lane: _Lanes
-    ) -> None:
+    def _op(self, computation: HloComputation, op: Op, known: loops.Known, total: Tally, lane: _Lanes) -> None:
         match op.opcode:
             case "while":
                 self._loop(computation, op, known, total)

@@ -42,9 +42,7 @@ class Op:
         """Names of the computations that the operation calls in a role: calls, to_apply, body, condition, ..."""
         for match in CALLED.finditer(self.attributes):
             if match[1] == role:
-                return tuple(
-                    name.strip().lstrip("%") for name in match[2].strip("{}").split(",") if name.strip()
-                )
+                return tuple(name.strip().lstrip("%") for name in match[2].strip("{}").split(",") if name.strip())
         return ()
 
     def attribute(self, pattern: re.Pattern[str]) -> str:

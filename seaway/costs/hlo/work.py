@@ -142,9 +142,7 @@ class ModuleWork:
 
     def _read_by(self, fusion: Op, name: str) -> int | None:
         inner = self.module[fusion.called("calls")[0]]
-        parts = [
-            self._part_read(inner, index) for index, operand in enumerate(fusion.operands) if operand == name
-        ]
+        parts = [self._part_read(inner, index) for index, operand in enumerate(fusion.operands) if operand == name]
         known = [part for part in parts if part is not None]
         return sum(known) if len(known) == len(parts) else None
 

@@ -52,7 +52,7 @@ class RealDriver:
 
     def __init__(
         self, title: str, loop: Loop, address: str, access: Access, described: Described, *, patience: float = 60.0
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.title, self.patience = title, patience
         self._loop, self._address = loop, address
         self._described = described

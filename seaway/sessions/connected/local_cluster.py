@@ -140,9 +140,7 @@ class LocalCluster:
         self.cluster = _cluster(made)
         self._folder = ScratchFolder()
         self.server: Server = loop.do(self._begin())
-        self.supervisor = Supervisor(
-            self.server.children, lambda text: log.warning("local cluster: %s", text)
-        )
+        self.supervisor = Supervisor(self.server.children, lambda text: log.warning("local cluster: %s", text))
 
     async def _begin(self) -> Server:
         made = self.made
@@ -173,9 +171,7 @@ class LocalCluster:
             "--controller", self.server.address, "--name", f"agent-{number}", "--platform", made.platform,
             "--devices", str(made.devices), "--memory", str(made.memory), "--with-parent", "--checkpoints", "/",
         ]  # fmt: skip
-        words += (
-            ["--hosts", str(hosts)] if made.platform == "timed" and hosts > 1 else ["--host", str(number)]
-        )
+        words += ["--hosts", str(hosts)] if made.platform == "timed" and hosts > 1 else ["--host", str(number)]
         return self.server.children.start(f"agent-{number}", AGENT, words, environment_of(made))
 
     async def watch(self) -> None:
@@ -190,9 +186,7 @@ class LocalCluster:
         while not self.visit(self.server.ready):
             for child in self.agents:
                 if not child.alive:
-                    raise NotReady(
-                        f"{child.name} of the local cluster {child.fate()} while it started: {child.tail()}"
-                    )
+                    raise NotReady(f"{child.name} of the local cluster {child.fate()} while it started: {child.tail()}")
             if self.server.failure.done():
                 self.server.failure.result()
             if time.monotonic() > until:
@@ -313,9 +307,8 @@ def environment_of(made: ClusterOptions) -> dict[str, str]:
     if made.platform == "cpu":
         count = f"--xla_force_host_platform_device_count={made.devices}"
         others = [
-            word for word in os.environ.get("XLA_FLAGS", "").split()
-            if not word.startswith(count.partition("=")[0])
-        ]  # fmt: skip
+            word for word in os.environ.get("XLA_FLAGS", "").split() if not word.startswith(count.partition("=")[0])
+        ]
         found = {
             "JAX_PLATFORMS": "cpu",
             "XLA_FLAGS": " ".join([*others, count]),

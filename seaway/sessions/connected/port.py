@@ -70,9 +70,7 @@ class RealPort:
                         self._copy()
             if not isinstance(answer, Blocked):
                 return answer
-            self.wait(
-                lambda: not self._blocked, f"client {self._title!r} waits for room to call: {answer.reason}"
-            )
+            self.wait(lambda: not self._blocked, f"client {self._title!r} waits for room to call: {answer.reason}")
 
     def _acted(self, act: Act[T], client: Client, now: int) -> T | Blocked:
         """Set `_blocked` under the same lock as the call, so that no `Unblocked` is missed."""

@@ -26,15 +26,8 @@ class Speed(NamedTuple):
     hbm: float  # bytes a second
 
 
-SPEEDS = {
-    "cpu": Speed(2e10, 1e10),
-    "cuda": Speed(2e14, 2e12),
-    "rocm": Speed(2e14, 2e12),
-    "tpu": Speed(2e14, 1e12),
-}
-Recorded = Callable[
-    [], Mapping[str, tuple[int, int]]
-]  # computation's name -> (executions, their median time)
+SPEEDS = {"cpu": Speed(2e10, 1e10), "cuda": Speed(2e14, 2e12), "rocm": Speed(2e14, 2e12), "tpu": Speed(2e14, 1e12)}
+Recorded = Callable[[], Mapping[str, tuple[int, int]]]  # computation's name -> (executions, their median time)
 Keep = Callable[[ExportedCode], None]
 
 

@@ -35,14 +35,7 @@ MOST, SAID = 100_000, 10  # rows of a table in one look; the simulated controlle
 
 class SimDriver:
     def __init__(
-        self,
-        simulation: Simulation,
-        *,
-        values: Any,
-        sizes: Any,
-        costs: Costs,
-        seed: int,
-        progress: bool | None,
+        self, simulation: Simulation, *, values: Any, sizes: Any, costs: Costs, seed: int, progress: bool | None
     ) -> None:
         self.simulation = simulation
         self.turns = ThreadTurns(simulation)

@@ -96,9 +96,7 @@ class SimulatedPricing:
                     return known
             except Impossible:
                 continue
-        raise ValueError(
-            f"costs='roofline' knows no set-up of {chip.name}; give a function: see seaway.costs"
-        )
+        raise ValueError(f"costs='roofline' knows no set-up of {chip.name}; give a function: see seaway.costs")
 
     def _estimate(self, signature: Signature) -> Kernel:
         chip = self._idle.chip(_spec(signature.slice))

@@ -96,9 +96,7 @@ def driven(steps: Steps, name: str, turns: ThreadTurns) -> Any:
             event: object = steps.throw(failed) if failed is not None else steps.send(answer)
             failed = None
             if not isinstance(event, simpy.Event):
-                failed = TypeError(
-                    f"client {name!r} yields {event!r}, and only SimPy events can be waited for"
-                )
+                failed = TypeError(f"client {name!r} yields {event!r}, and only SimPy events can be waited for")
                 continue
             _wait(event, name, turns)
             answer, failed = (event.value, None) if event.ok else (None, event.value)

@@ -76,13 +76,9 @@ def simulate(
     checked_live("sw.simulate", live)
     setup = cluster if isinstance(cluster, Setup) else _setup(cluster, hardware_overrides)
     if isinstance(cluster, Setup) and hardware_overrides:
-        raise ValueError(
-            f"a Setup is complete; give {next(iter(hardware_overrides))!r} to sim.hardware.load()"
-        )
+        raise ValueError(f"a Setup is complete; give {next(iter(hardware_overrides))!r} to sim.hardware.load()")
     if fidelity not in ("exact", "cohort"):
-        raise ValueError(
-            f"fidelity={fidelity!r}: 'cohort', or 'exact' for the reference (one machine a host)"
-        )
+        raise ValueError(f"fidelity={fidelity!r}: 'cohort', or 'exact' for the reference (one machine a host)")
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise ValueError(f"seed={seed!r}: a whole number")
     if progress is not None and not isinstance(progress, bool):
@@ -110,8 +106,7 @@ def policy_of(policy: Policies) -> Callable[[], Policy]:
     if callable(policy):
         return lambda: _made_by(policy)
     raise TypeError(
-        f"policy={policy!r}: a name ({', '.join(policies.names(_installed))}), a Policy, or a function that "
-        f"makes one"
+        f"policy={policy!r}: a name ({', '.join(policies.names(_installed))}), a Policy, or a function that makes one"
     )
 
 
@@ -145,9 +140,7 @@ def _faults(given: Any) -> list[Fault]:
     found = list(given) if isinstance(given, Iterable) else [given]
     for fault in found:
         if not isinstance(fault, Fault):
-            raise TypeError(
-                f"faults={given!r}: a list of sim.simulation.Fault, as Fault(at, 'crash_host', 7)"
-            )
+            raise TypeError(f"faults={given!r}: a list of sim.simulation.Fault, as Fault(at, 'crash_host', 7)")
     return found
 
 

@@ -91,9 +91,7 @@ class Sizes:
 def _check(name: str, size: Any) -> None:
     kind = callable(size) or isinstance(size, int | float | Sequence)
     if not kind or isinstance(size, bool | str | bytes):
-        raise ValueError(
-            f"sizes[{name!r}]={size!r}: rows, a fraction, a list of rows, or a function of (rng, bound)"
-        )
+        raise ValueError(f"sizes[{name!r}]={size!r}: rows, a fraction, a list of rows, or a function of (rng, bound)")
     if isinstance(size, int) and size < 0:
         raise ValueError(f"sizes[{name!r}]={size!r}: a number of rows is not negative")
     if isinstance(size, float) and not 0 <= size <= 1:

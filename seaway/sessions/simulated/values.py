@@ -67,9 +67,7 @@ class Compute(Values):
         made: list[list[Any]] = []
         for number, node in enumerate(graph.nodes):
             refs = node.inputs if isinstance(node, CallNode) else (node.input,)
-            inputs = [
-                known[ref.index] if isinstance(ref, Arg) else made[ref.node][ref.output] for ref in refs
-            ]
+            inputs = [known[ref.index] if isinstance(ref, Arg) else made[ref.node][ref.output] for ref in refs]
             made.append(self._evaluate(graph, node, inputs))
             run = results[0].run if results else None
             if isinstance(node, CallNode) and node.signature.irregular and run is not None:
@@ -173,7 +171,5 @@ def values_of(what: Any) -> Values:
         return StandIns(what)
     kinds: dict[str, Callable[[], Values]] = {"shapes": Values, "compute": Compute}
     if not isinstance(what, str) or what not in kinds:
-        raise ValueError(
-            f"values={what!r}: 'shapes', 'compute', or a dict of stand-ins{nearest(str(what), kinds)}"
-        )
+        raise ValueError(f"values={what!r}: 'shapes', 'compute', or a dict of stand-ins{nearest(str(what), kinds)}")
     return kinds[what]()

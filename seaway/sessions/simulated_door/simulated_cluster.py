@@ -40,9 +40,7 @@ class SimulatedCluster:
     """Implements `backend.door.SimulationPort`. `island`: that of all sessions, "": any. `empty()` is called when the
     last session has closed."""
 
-    def __init__(
-        self, simulation: Simulation, island: str, describe: Describe, empty: Callable[[], None]
-    ) -> None:
+    def __init__(self, simulation: Simulation, island: str, describe: Describe, empty: Callable[[], None]) -> None:
         self.simulation, self._island = simulation, island
         self._describe, self._empty = describe, empty
         self.time = SimulatedTime(simulation)

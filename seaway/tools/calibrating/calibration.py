@@ -102,9 +102,7 @@ class Calibration(NamedTuple):
         lines = []
         for figure in self.figures:
             unit = f" {figure.unit}" if figure.unit == "ps/B" else ""
-            lines.append(
-                f"{figure.name:<{wide}}  {figure.text + unit:>14}  {figure.spread:>5.0%}  {figure.how}"
-            )
+            lines.append(f"{figure.name:<{wide}}  {figure.text + unit:>14}  {figure.spread:>5.0%}  {figure.how}")
         lines += [f"not measured: {each}" for each in self.missing]
         return lines
 
@@ -115,9 +113,7 @@ def _lines(made: Calibration, name: str) -> Iterator[str]:
     yield f"note = {string(made.note)}"
     yield ""
     yield "[[island]]"
-    yield from _pairs(
-        {"name": "local", "kind": kind, "hosts": made.hosts, "devices_per_host": made.devices_per_host}
-    )
+    yield from _pairs({"name": "local", "kind": kind, "hosts": made.hosts, "devices_per_host": made.devices_per_host})
     yield ""
     yield "[machine]"
     yield from _figures(made.at("machine"))
@@ -153,13 +149,7 @@ def shared(platform: str, cores: int) -> dict[str, Any]:
     The controller and clients are in the user's process, and each host has an agent process. All hosts of timed
     devices, which do not compute, are in one process.
     """
-    found: dict[str, Any] = {
-        "cores": cores,
-        "hosts": True,
-        "controller": True,
-        "clients": True,
-        "python": True,
-    }
+    found: dict[str, Any] = {"cores": cores, "hosts": True, "controller": True, "clients": True, "python": True}
     found["one_process"] = ["controller", "clients"]
     if platform == "timed":
         found["one_process"] = [["controller", "clients"], ["hosts"]]

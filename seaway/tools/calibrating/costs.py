@@ -57,11 +57,7 @@ def counted(group: str, sample: WatchSample) -> Counts:
     near = said["near_out"] + said["near_in"]  # between clients and controller, which are one process
     literal = {"literal": said["literals"]}
     if group == CALLER:
-        return literal | {
-            "client_call": said["calls"],
-            "client_note": said["notes"],
-            "receive": said["near_out"],
-        }
+        return literal | {"client_call": said["calls"], "client_note": said["notes"], "receive": said["near_out"]}
     if group == USER:
         return {
             "send": said["frames_out"] + near, "receive": said["frames_in"] + near,
@@ -89,8 +85,7 @@ def rows_of(samples: Sequence[WatchSample]) -> list[tuple[str, FitRow]]:
     for sample in samples:
         for group in GROUPS:
             counts = {
-                name if name in SHARED else f"{name}@{group}": count
-                for name, count in counted(group, sample).items()
+                name if name in SHARED else f"{name}@{group}": count for name, count in counted(group, sample).items()
             }
             if any(counts.values()):  # otherwise none of these costs occurred
                 typical = statistics.median(usual[sample.name, group])

@@ -47,9 +47,7 @@ def measured(devices: int, repeats: int, quick: bool) -> Reached:
         if devices > 1
     ]
     return Reached(
-        max(products),
-        rate(3 * 4 * wide, rounds(addition, (wide,), devices, repeats)),
-        line(summed) if summed else None,
+        max(products), rate(3 * 4 * wide, rounds(addition, (wide,), devices, repeats)), line(summed) if summed else None
     )
 
 

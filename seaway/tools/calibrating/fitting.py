@@ -96,9 +96,7 @@ def missed_by(matrix: Array, spent: Array, costs: Array) -> float:
 
 def solved(matrix: Array, spent: Array, even: float) -> Array:
     """The costs, none negative, that explain the rows best; the evenest of those within `even` of each other."""
-    weights = np.minimum(
-        1, np.maximum(spent, LEAST) ** -2.0
-    )  # rows above their usual time are more often disturbed
+    weights = np.minimum(1, np.maximum(spent, LEAST) ** -2.0)  # rows above their usual time are more often disturbed
     found = weighed(matrix, spent, even, weights)
     for _ in range(AGAIN):
         errors = np.abs(matrix @ found - spent)
@@ -115,9 +113,7 @@ def weighed(matrix: Array, spent: Array, even: float, weights: Array) -> Array:
     rows, columns = matrix.shape
     root = np.sqrt(weights)
     bound = even * np.sqrt(rows) * np.eye(columns)
-    found, _ = nnls(
-        np.vstack([matrix * root[:, None], bound]), np.concatenate([spent * root, np.zeros(columns)])
-    )
+    found, _ = nnls(np.vstack([matrix * root[:, None], bound]), np.concatenate([spent * root, np.zeros(columns)]))
     said = matrix @ found
     whole = float((weights * said) @ said)
     return np.asarray(found * (float((weights * said) @ spent) / whole if whole else 1.0))
@@ -135,9 +131,7 @@ def alike(matrix: Array, names: Sequence[str], apart: float) -> dict[str, tuple[
         own = np.linalg.norm(column - matrix[:, others] @ weights) / np.linalg.norm(column)
         if own < apart:
             size = np.abs(weights) * np.linalg.norm(matrix[:, others], axis=0)
-            found[name] = tuple(
-                names[other] for other, each in zip(others, size, strict=True) if each > size.max() / 3
-            )
+            found[name] = tuple(names[other] for other, each in zip(others, size, strict=True) if each > size.max() / 3)
     return found
 
 

@@ -69,9 +69,7 @@ def calibrate(
     platform, hosts, devices_per_host: as for `sw.local`. say: called with texts about progress.
     """
     if not Path("/proc/self/schedstat").exists():
-        raise NotImplementedError(
-            "calibrating needs CPU times by thread, which only Linux has (/proc/PID/schedstat)"
-        )
+        raise NotImplementedError("calibrating needs CPU times by thread, which only Linux has (/proc/PID/schedstat)")
     effort = QUICK if quick else FULL
     number, known = this_machine.cores()
     with ScratchFolder() as folder, paced(Path(folder)) as pace:
@@ -87,11 +85,10 @@ def calibrate(
         *_of_transfers(found.hops, costs),
         *_of_network(this_machine.copied()),
         *_of_devices(found.reached, hosts, devices_per_host),
-    ]  # fmt: skip
+    ]
     draft = Calibration(
-        platform, hosts, devices_per_host, number, Config().fanout, _machine(platform, number), tuple(made),
-        (),
-    )  # fmt: skip
+        platform, hosts, devices_per_host, number, Config().fanout, _machine(platform, number), tuple(made), ()
+    )
     made += _of_ends(draft, found.hops)
     made += _of_stalls(draft._replace(figures=tuple(made)), found, effort.played)
     return draft._replace(figures=tuple(made), missing=tuple(_missing(made, platform, hosts, found)))
@@ -137,16 +134,10 @@ def _samples(rig: workloads.Rig, effort: Effort, say: Say) -> list[WatchSample]:
 
 
 def _machine(platform: str, cores: int) -> str:
-    how = (
-        "cpu devices, an agent process each"
-        if platform == "cpu"
-        else f"{platform} devices, all in one agent process"
-    )
+    how = "cpu devices, an agent process each" if platform == "cpu" else f"{platform} devices, all in one agent process"
     jax = "" if platform == "timed" else f", jax {version('jax')}"
     python = python_platform.python_version()
-    return (
-        f"{this_machine.processor()}, {cores} cores, {time.strftime('%Y-%m-%d')}, Python {python}{jax}; {how}"
-    )
+    return f"{this_machine.processor()}, {cores} cores, {time.strftime('%Y-%m-%d')}, Python {python}{jax}; {how}"
 
 
 def _host_memory() -> list[Figure]:
@@ -163,11 +154,7 @@ def _of_costs(costs: FittedCosts, timed: bool) -> list[Figure]:
         Figure(name, cost.value, "ns", cost.spread, how[name], f"costs.{name}" if name in MODEL else "")
         for name, cost in costs.costs.items()
     ]
-    none = (
-        "timed devices have nothing to prepare"
-        if timed
-        else "arrays are handles: nothing is done ahead of a launch"
-    )
+    none = "timed devices have nothing to prepare" if timed else "arrays are handles: nothing is done ahead of a launch"
     made.append(Figure("prepare", 0, "ns", 0.0, f"of our backend: {none}", "costs.prepare"))
     words = f"percent: root mean square of what the costs miss of a workload's CPU, {costs.rows} rows of all groups"
     made.append(Figure("missed", 100 * costs.missed, "", 0.0, words))
@@ -193,15 +180,7 @@ def _of_gangs(samples: Sequence[WatchSample]) -> list[Figure]:
     if not each:
         return []
     took = middle(each)
-    return [
-        Figure(
-            GANG,
-            took.value,
-            "ns",
-            took.spread,
-            "CPU of a host's threads that compute: a scalar sum",
-        )
-    ]
+    return [Figure(GANG, took.value, "ns", took.spread, "CPU of a host's threads that compute: a scalar sum")]
 
 
 def _of_stalls(draft: Calibration, found: Measurements, count: int) -> list[Figure]:
@@ -235,9 +214,7 @@ def _of_transfers(hops: Sequence[transfer_costs.Hop], costs: FittedCosts) -> lis
     ])  # fmt: skip
     small = min(hop.nbytes for hop in hops)
     made.append(
-        Figure(
-            "hop", found.small.value, "ns", found.small.spread, f"an array of {small} bytes to another host"
-        )
+        Figure("hop", found.small.value, "ns", found.small.spread, f"an array of {small} bytes to another host")
     )
     return made
 
@@ -282,9 +259,7 @@ def _of_sums(reached: devices.Reached, hosts: int, each: int) -> list[Figure]:
     how = f"measured: sums over {count} devices, of several sizes"
     hops = max(1, (count - 1).bit_length())
     made = figures(
-        "chip",
-        "ns",
-        [(f"{way}_latency", sums.base / (2 * hops), sums.doubt, f"{how}: what is left of none")],
+        "chip", "ns", [(f"{way}_latency", sums.base / (2 * hops), sums.doubt, f"{how}: what is left of none")]
     )
     if sums.slope:
         rate = 2 * (count - 1) / count * 1e9 / sums.slope

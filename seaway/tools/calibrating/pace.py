@@ -74,9 +74,7 @@ class Pace:
         while not self._beats or self._beats[-1].at < moment:
             if not self._more():
                 if time.monotonic() > patience:
-                    raise RuntimeError(
-                        f"the process that measures the machine's speed writes nothing: {self.path}"
-                    )
+                    raise RuntimeError(f"the process that measures the machine's speed writes nothing: {self.path}")
                 time.sleep(EVERY)
         return self._beats
 

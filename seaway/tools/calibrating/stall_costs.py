@@ -23,12 +23,7 @@ from .workloads import Rig
 WARM = 20
 LEAST = 100  # calls needed for an estimate
 SLOWEST = 5  # times as long as asked for, at most, until a slow machine has made so many
-TAIL = (
-    0.75,
-    0.9,
-    0.95,
-    0.99,
-)  # quantiles of the calls' times that are compared, relative to the median
+TAIL = (0.75, 0.9, 0.95, 0.99)  # quantiles of the calls' times that are compared, relative to the median
 LENGTHS = (100_000, 200_000, 400_000, 800_000, 1_600_000)  # nanoseconds
 PARTS = (0.01, 0.025, 0.05, 0.1)  # of a thread's time
 
@@ -65,9 +60,7 @@ def calls(rig: Rig, seconds: float) -> list[float]:
     return found
 
 
-def found_in(
-    waited: Sequence[float], played: Mapping[StallCosts, Shape], draws: int = DRAWS
-) -> FoundStalls | None:
+def found_in(waited: Sequence[float], played: Mapping[StallCosts, Shape], draws: int = DRAWS) -> FoundStalls | None:
     """The stalls that make simulated calls most like these. Spreads come from resampled calls."""
     took = np.array(waited)
     if len(took) < LEAST:
@@ -88,18 +81,14 @@ def shape(took: Any) -> Shape:
 
 
 def nearest(one: Shape, played: Mapping[StallCosts, Shape]) -> StallCosts:
-    return min(
-        played, key=lambda stalls: sum(abs(np.log(a / b)) for a, b in zip(one, played[stalls], strict=True))
-    )
+    return min(played, key=lambda stalls: sum(abs(np.log(a / b)) for a, b in zip(one, played[stalls], strict=True)))
 
 
 def simulated(table: dict[str, Any], devices: int, lasts: int, count: int) -> dict[StallCosts, Shape]:
     """Shapes of `count` simulated calls, for each of the stalls. table: a cluster's. lasts: the computation's time."""
     profile = load(table).profile
     assert profile is not None
-    return {
-        stalls: shape(played(table, devices, lasts, with_stalls(profile, stalls), count)) for stalls in ALL
-    }
+    return {stalls: shape(played(table, devices, lasts, with_stalls(profile, stalls), count)) for stalls in ALL}
 
 
 def with_stalls(profile: Profile, stalls: StallCosts) -> Profile:
@@ -112,9 +101,7 @@ def played(table: dict[str, Any], devices: int, lasts: int, profile: Profile, co
 
     found = []
     with sw.simulate(table, profile=profile, progress=False) as session:
-        step = sw.synthetic(
-            "step", devices=sw.slice(devices=devices), duration=max(1, lasts), collective=False
-        )
+        step = sw.synthetic("step", devices=sw.slice(devices=devices), duration=max(1, lasts), collective=False)
         x: Any = np.float32(0)
         for at in range(-WARM, count):
             begun = session.driver.now()

@@ -46,11 +46,7 @@ class Watch:
     def begin(self) -> None:
         self.still()
         self._traffic, self._hosts = self._node.traffic.counts(), self._of_hosts()
-        self._process, self._mine, self._wall = (
-            cpu_of(os.getpid()),
-            time.thread_time_ns(),
-            time.monotonic_ns(),
-        )
+        self._process, self._mine, self._wall = (cpu_of(os.getpid()), time.thread_time_ns(), time.monotonic_ns())
 
     def end(self, name: str, **counts: float) -> WatchSample:
         """A sample since `begin`, taken when all messages have been sent. `counts`: added by the workload."""

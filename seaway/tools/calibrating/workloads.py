@@ -102,23 +102,15 @@ def workloads(rig: Rig) -> Iterator[CalibrationWorkload]:
         name = f"calls with a literal of {nbytes} B, one at a time"
         yield CalibrationWorkload(name, partial(waited, rig.step, rig.literal(nbytes), again=True))
     yield CalibrationWorkload("a stream of calls", partial(streamed, rig.step, rig.first, many=BURST))
-    yield CalibrationWorkload(
-        "a stream of calls with a literal each", partial(apart, rig.step, rig.first, many=BURST)
-    )
+    yield CalibrationWorkload("a stream of calls with a literal each", partial(apart, rig.step, rig.first, many=BURST))
     yield CalibrationWorkload(f"{BURST} calls at a time", partial(bursts, rig.step, rig.first))
     for length, chain in rig.chains.items():
-        yield CalibrationWorkload(
-            f"calls of {length} nodes, one at a time", partial(waited, chain, rig.first)
-        )
-        yield CalibrationWorkload(
-            f"a stream of calls of {length} nodes", partial(streamed, chain, rig.first, many=2)
-        )
+        yield CalibrationWorkload(f"calls of {length} nodes, one at a time", partial(waited, chain, rig.first))
+        yield CalibrationWorkload(f"a stream of calls of {length} nodes", partial(streamed, chain, rig.first, many=2))
     if rig.product is not None:
         chain, matrices = chained([rig.product] * CHAINS[1]), rig.matrices
         yield CalibrationWorkload("products, one at a time", partial(waited, rig.product, matrices), False)
-        yield CalibrationWorkload(
-            "a stream of products", partial(streamed, rig.product, matrices, many=BURST), False
-        )
+        yield CalibrationWorkload("a stream of products", partial(streamed, rig.product, matrices, many=BURST), False)
         name = f"a stream of calls of {CHAINS[1]} products"
         yield CalibrationWorkload(name, partial(streamed, chain, matrices, many=2), False)
     yield CalibrationWorkload(f"{CLIENTS} clients, a stream each", partial(clients, rig, each=BURST))

@@ -72,9 +72,7 @@ class RunSeen:
         self.entered: list[tuple[int, str, int]] = []  # (island, what, step), in the order of the controller
         self.sequences: dict[Spans, list[int]] = {}  # steps that are gangs, by the devices they run on
         self.slots: dict[int, SlotLife] = {}
-        self.freed: Counter[str] = (
-            Counter()
-        )  # by a command to the hosts; other buffers are freed by the order of gangs
+        self.freed: Counter[str] = Counter()  # by a command to the hosts; other buffers are freed by the order of gangs
         self.outcomes: list[str] = []
 
     @property
@@ -173,9 +171,7 @@ class Collector:
         for number, slot in enumerate(plan.slots):
             if slot == BLANK_SLOT:
                 continue
-            seen.slots[number] = SlotLife(
-                slot.maker, slot.takes, slot.last, slot.keep, slot.senders, slot.nbytes
-            )
+            seen.slots[number] = SlotLife(slot.maker, slot.takes, slot.last, slot.keep, slot.senders, slot.nbytes)
             if slot.arg < 0 or args[slot.arg] < 0 or slot.arg in dict(header.literals):
                 self._buffers[header.base + number] = key, f"slot {number}"
 
@@ -185,9 +181,7 @@ class Collector:
         gang = plan.steps[step.step]
         assert isinstance(gang, Gang)
         devices = device_spans(gang.place)
-        self.seen.orders[island].append(
-            Decision(key.client, plan.program, key.run, step.step, gang.name, devices)
-        )
+        self.seen.orders[island].append(Decision(key.client, plan.program, key.run, step.step, gang.name, devices))
         self.seen.hash.entered(island, key.run, token(key.client, plan.program, gang.name))
         what = "gang, donating" if gang.donated and step.donate else "gang"
         self.seen.runs[key].entered.append((island, what, step.step))

@@ -49,17 +49,13 @@ class Comparison(msgspec.Struct):
         cells += [(row.what, row.left, row.right, "equal" if row.equal else "DIFFERS") for row in self.rows]
         widths = [max(len(line[at]) for line in cells) for at in range(3)]
         for line in cells:
-            yield "  ".join(
-                cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)
-            ).rstrip()
+            yield "  ".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)).rstrip()
         for difference in self.differences:
             yield ""
             yield difference
 
 
-def compare(
-    left: ClusterSeen, right: ClusterSeen, names: tuple[str, str] = ("simulated", "real")
-) -> Comparison:
+def compare(left: ClusterSeen, right: ClusterSeen, names: tuple[str, str] = ("simulated", "real")) -> Comparison:
     found = Comparison(*names, gangs=(_ran(left), _ran(right)))
     for island, name in enumerate(left.islands):
         _order(found, island, name, left, right)
@@ -106,9 +102,7 @@ def history(at: int, sides: Mapping[str, Sequence[Any]], end: str) -> Iterator[s
     """What stands there on each side, and some of what stands before."""
     for side, order in sides.items():
         yield f"  {side}:"
-        yield from (
-            f"    {number:6}  {order[number]}" for number in range(max(0, at - HISTORY), min(at, len(order)))
-        )
+        yield from (f"    {number:6}  {order[number]}" for number in range(max(0, at - HISTORY), min(at, len(order))))
         yield f"  > {at:6}  {order[at] if at < len(order) else end}"
 
 
@@ -166,10 +160,7 @@ def _some(counted: Counter[Any]) -> str:
     def text(item: Any) -> str:
         return item if isinstance(item, str) else f"{item[1]} of step {item[2]} on island {item[0]}"
 
-    named = [
-        f"{text(item)}{f' ({number} times)' if number > 1 else ''}"
-        for item, number in sorted(counted.items())
-    ]
+    named = [f"{text(item)}{f' ({number} times)' if number > 1 else ''}" for item, number in sorted(counted.items())]
     return ", ".join(named[:HISTORY]) or "nothing"
 
 

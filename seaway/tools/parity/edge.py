@@ -47,9 +47,7 @@ class SentTransfer(msgspec.Struct):
     text: str
     nbytes: Counter[tuple[int, int]]
     known: bool = True  # False for a sparse exchange, whose bytes depend on contents ...
-    pieces: dict[int, int] = msgspec.field(
-        default_factory=dict
-    )  # ... and whose number of pieces hosts are told
+    pieces: dict[int, int] = msgspec.field(default_factory=dict)  # ... and whose number of pieces hosts are told
 
 
 class Commanded(Collector):
@@ -221,7 +219,4 @@ def read(log: Log, policy: Callable[[], Policy] | None = None) -> tuple[ClusterS
 
 
 def witnessed(folder: Path, hosts: int) -> dict[int, HostActions]:
-    return {
-        host: HostActions(list(device_log.lines_of(device_log.file_of(folder, host))))
-        for host in range(hosts)
-    }
+    return {host: HostActions(list(device_log.lines_of(device_log.file_of(folder, host)))) for host in range(hosts)}

@@ -40,9 +40,7 @@ def _enqueued(found: Comparison, commanded: Commanded, seen: dict[int, HostActio
             if wanted != given and not unlike:
                 unlike = True
                 found.differences.append("\n".join(_first(device, host, wanted, given, texts)))
-    found.rows.append(
-        ComparedRow("gangs enqueued, device by device", str(counts[0]), str(counts[1]), not unlike)
-    )
+    found.rows.append(ComparedRow("gangs enqueued, device by device", str(counts[0]), str(counts[1]), not unlike))
 
 
 def commanded_texts(commanded: Commanded) -> dict[int, str]:
@@ -62,9 +60,7 @@ def _expected(commanded: Commanded, host: int, wanted: Sequence[int], given: Seq
     return kept
 
 
-def _first(
-    device: int, host: int, wanted: Sequence[int], given: Sequence[int], texts: dict[int, str]
-) -> Iterator[str]:
+def _first(device: int, host: int, wanted: Sequence[int], given: Sequence[int], texts: dict[int, str]) -> Iterator[str]:
     at = apart(wanted, given)
     yield f"device {device} of host {host} was given another gang than commanded: number {at} in its sequence"
     sides = {"commanded": wanted, "by devices": given}
@@ -90,9 +86,7 @@ def _freed(found: Comparison, commanded: Commanded, seen: dict[int, HostActions]
     found.differences += wrong[:SHOWN]
 
 
-def _of_host(
-    host: int, buffers: dict[int, str], commanded: Commanded, seen: HostActions, whole: bool
-) -> Iterator[str]:
+def _of_host(host: int, buffers: dict[int, str], commanded: Commanded, seen: HostActions, whole: bool) -> Iterator[str]:
     readers = last_readers(commanded.gangs[host], seen.launched)
     for buffer, text in buffers.items():
         times = seen.freed[buffer]
@@ -147,9 +141,7 @@ def _sent(found: Comparison, commanded: Commanded, seen: dict[int, HostActions])
                 f"{sent.text}: pieces by host {dict(sorted(pieces.get(transfer, {}).items()))} were sent, and "
                 f"{dict(sorted(sent.pieces.items()))} counted"
             )
-    wrong += [
-        f"transfer {each} was sent, but never ordered" for each in nbytes if each not in commanded.transfers
-    ]
+    wrong += [f"transfer {each} was sent, but never ordered" for each in nbytes if each not in commanded.transfers]
     found.rows.append(ComparedRow("bytes sent, by pairs of hosts", str(counts[0]), str(counts[1]), not wrong))
     found.differences += wrong[:SHOWN]
 

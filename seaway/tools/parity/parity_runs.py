@@ -68,12 +68,7 @@ def setup_of(cluster: str, **changes: int) -> Setup:
     """The cluster's set-up. `cluster`: a name or a TOML file; "": equal islands of this machine's CPU."""
     if cluster:
         return setups.load(cluster, **changes)
-    island = {
-        "name": "i",
-        "kind": "cpu",
-        "count": changes.get("islands", 1),
-        "hosts": changes.get("hosts", 2),
-    }
+    island = {"name": "i", "kind": "cpu", "count": changes.get("islands", 1), "hosts": changes.get("hosts", 2)}
     return setups.load(
         {"name": "parity", "island": [{**island, "devices_per_host": changes.get("devices_per_host", 2)}]}
     )

@@ -29,14 +29,10 @@ class CheckedPolicy(msgspec.Struct, frozen=True):
     asked: int
 
     def __repr__(self) -> str:
-        return (
-            f"{self.policy}: asked {self.asked:,} times in {self.worlds} random worlds, and nothing was wrong"
-        )
+        return f"{self.policy}: asked {self.asked:,} times in {self.worlds} random worlds, and nothing was wrong"
 
 
-def checked(
-    policy: Policies, *, worlds: int, seed: int, may_starve: bool, max_reserved: int
-) -> CheckedPolicy:
+def checked(policy: Policies, *, worlds: int, seed: int, may_starve: bool, max_reserved: int) -> CheckedPolicy:
     """See `sw.policies.check`."""
     make: Callable[[], Policy] = policy_of(policy)
     name = type(make()).__name__
@@ -54,9 +50,7 @@ def checked(
 
             small = shrink(world, goes_wrong)
             again = play(small, make, max_reserved, may_starve)
-            raise WrongPolicy(
-                _text(name, small, again if again.found else played, f"world {number} of seed {seed}")
-            )
+            raise WrongPolicy(_text(name, small, again if again.found else played, f"world {number} of seed {seed}"))
     return CheckedPolicy(name, worlds, asked)
 
 

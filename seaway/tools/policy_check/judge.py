@@ -57,10 +57,7 @@ class PolicyJudge(Policy):
         for gang, fields in zip(before[0], _contents(ready)[0], strict=False):
             if gang != fields:
                 names = [name for name, one, two in zip(SHOWN, gang, fields, strict=True) if one != two]
-                self._fail(
-                    "changes gangs",
-                    f"`pick` changed {', '.join(names)} of gang {gang[SHOWN.index('number')]}",
-                )
+                self._fail("changes gangs", f"`pick` changed {', '.join(names)} of gang {gang[SHOWN.index('number')]}")
         if _contents(ready) != before:
             self._fail("changes queues", "`pick` changed the queues of `ready`")
         other = self._of_twin("pick", ready, now)
@@ -94,9 +91,7 @@ class PolicyJudge(Policy):
         if gang is not None and (not isinstance(gang, Ticket) or gang.queue is None):
             self._fail("reserves for nobody", "reserved devices for what does not wait")
         if until is not None and (not isinstance(until, int) or until <= now):
-            self._fail(
-                "reserves in the past", f"reserved devices until {answer.until!r}, and it is {now} already"
-            )
+            self._fail("reserves in the past", f"reserved devices until {answer.until!r}, and it is {now} already")
 
     def rank(self, ticket: Ticket) -> int:
         before = _fields(ticket)
@@ -106,8 +101,7 @@ class PolicyJudge(Policy):
         other = self._of_twin("rank", ticket)
         if rank != other:
             self._fail(
-                "other answers",
-                f"two policies that were made alike ranked {gang_name(ticket)} {rank} and {other}",
+                "other answers", f"two policies that were made alike ranked {gang_name(ticket)} {rank} and {other}"
             )
         if _fields(ticket) != before:
             self._fail("changes gangs", f"`rank` changed {gang_name(ticket)}")

@@ -199,9 +199,7 @@ class _Playing:
         if self._may_starve:
             return
         for number, (ticket, gang) in self._gangs.items():
-            if number < entered.number and spans.overlap(
-                gang.devices, self._atoms.devices_of_key(entered.place)
-            ):
+            if number < entered.number and spans.overlap(gang.devices, self._atoms.devices_of_key(entered.place)):
                 passed = self._passed[number] = self._passed.get(number, 0) + 1
                 if passed >= STARVED:
                     raise Misdeed(

@@ -15,9 +15,7 @@ from core.model import Spans
 
 MS = 1_000_000
 DEVICES = 8
-PLACES: tuple[Spans, ...] = (
-    ((0, 8),), ((0, 4),), ((4, 8),), ((2, 6),), ((0, 2),), ((6, 8),), ((0, 1),), ((5, 6),),
-)  # fmt: skip
+PLACES: tuple[Spans, ...] = (((0, 8),), ((0, 4),), ((4, 8),), ((2, 6),), ((0, 2),), ((6, 8),), ((0, 1),), ((5, 6),))
 COSTS = (5 * MS, 10 * MS, 20 * MS)
 CROWD = 700  # gangs that a client of a crowded world brings, one after the other
 
@@ -73,9 +71,7 @@ def crowded(rng: Random) -> PolicyWorld:
     for client, (place, cost) in enumerate(zip(places, rng.sample((5, 7, 9), len(places)), strict=True), 1):
         due, priority = rng.choice((0, 50 * MS)), rng.randint(0, 1)
         crowd += [
-            ComingGang(
-                rng.randint(0, 4) * MS, client, place, cost * MS, cost * MS, 1, priority, due=due, again=CROWD
-            )
+            ComingGang(rng.randint(0, 4) * MS, client, place, cost * MS, cost * MS, 1, priority, due=due, again=CROWD)
             for _ in range(rng.randint(1, 2))
         ]
     place = PLACES[0] if halves else rng.choice((PLACES[0], *places))

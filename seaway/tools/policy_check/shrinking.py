@@ -9,9 +9,7 @@ import msgspec
 from .random_worlds import MS, PLACES, ComingGang, PolicyWorld
 
 TRIES = 400  # smaller worlds that are played
-BUDGET = (
-    30_000  # questions to the policy in all of these: a count, so that the result is the same on any machine
-)
+BUDGET = 30_000  # questions to the policy in all of these: a count, so that the result is the same on any machine
 
 PLAINER: tuple[dict[str, object], ...] = (
     {"patience": 0}, {"due": 0}, {"priority": 0}, {"weight": 1}, {"again": 0}, {"at": 0},
@@ -44,9 +42,7 @@ def _smaller(world: PolicyWorld) -> Iterator[PolicyWorld]:
         yield PolicyWorld(world.window, tuple(msgspec.structs.replace(gang, again=0) for gang in gangs))
     first = min(gang.at for gang in gangs)
     if first:
-        yield PolicyWorld(
-            world.window, tuple(msgspec.structs.replace(gang, at=gang.at - first) for gang in gangs)
-        )
+        yield PolicyWorld(world.window, tuple(msgspec.structs.replace(gang, at=gang.at - first) for gang in gangs))
     size = len(gangs) // 2
     while size:
         for at in range(0, len(gangs), size):

@@ -57,9 +57,7 @@ def of_world(world: WhatifResult) -> Column:
     return _column(world.settings.title, Trace(world.trace, world.setup), world.setup.cluster.devices)
 
 
-def _column(
-    title: str, trace: Trace, devices: int, spent: int | None = None, reserved: float | None = None
-) -> Column:
+def _column(title: str, trace: Trace, devices: int, spent: int | None = None, reserved: float | None = None) -> Column:
     """`spent` and `reserved`: where the trace does not say when gangs started."""
     runs = trace.core.columns()["runs"]
     low = min(runs["submitted"])
@@ -92,9 +90,7 @@ def lines(columns: Sequence[Column]) -> Iterator[str]:
     rows.append(["makespan", *(_time(c.makespan, record.makespan, c is record) for c in columns)])
     rows.append(["devices busy", *(f"{c.utilization:.1%}" for c in columns)])
     if any(c.reserved for c in columns):
-        rows.append(
-            ["devices reserved", *("" if np.isnan(c.reserved) else f"{c.reserved:.1%}" for c in columns)]
-        )
+        rows.append(["devices reserved", *("" if np.isnan(c.reserved) else f"{c.reserved:.1%}" for c in columns)])
     for at, client in enumerate(record.clients):
         mine = [column.clients[at] for column in columns]
         rows.append([f"client {client.name}", *(f"weight {c.weight}" for c in mine)])
@@ -106,10 +102,7 @@ def lines(columns: Sequence[Column]) -> Iterator[str]:
         rows.append(["  share", *("" if np.isnan(c.share) else f"{c.share:.1%}" for c in mine)])
     widths = [max(len(row[at]) for row in rows) for at in range(len(columns) + 1)]
     for row in rows:
-        cells = [
-            row[0].ljust(widths[0]),
-            *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)),
-        ]
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]
         yield "  ".join(cells).rstrip()
 
 

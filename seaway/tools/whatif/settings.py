@@ -36,9 +36,7 @@ class Settings(NamedTuple):
 
 def as_recorded(recorded: Workload, profile: Profile, known: Setup | None = None) -> Settings:
     """The recorded settings, on a model of the recorded cluster. `known`: a measured set-up of that cluster."""
-    return Settings(
-        "same settings", setup_of(recorded.cluster, known), recorded.make, recorded.config, profile
-    )
+    return Settings("same settings", setup_of(recorded.cluster, known), recorded.make, recorded.config, profile)
 
 
 def setup_of(cluster: Cluster, known: Setup | None = None) -> Setup:
@@ -47,9 +45,7 @@ def setup_of(cluster: Cluster, known: Setup | None = None) -> Setup:
     `known`: a measured set-up of the same cluster, with its network and shared cores.
     """
     if known is not None:
-        shapes = [
-            [(each.hosts, each.devices_per_host) for each in one.islands] for one in (cluster, known.cluster)
-        ]
+        shapes = [[(each.hosts, each.devices_per_host) for each in one.islands] for one in (cluster, known.cluster)]
         if shapes[0] != shapes[1]:
             raise Impossible(
                 f"cluster {known.name!r} has islands of (hosts, devices a host) {shapes[1]}, and the recorded one "
@@ -68,22 +64,16 @@ def setup_of(cluster: Cluster, known: Setup | None = None) -> Setup:
     return msgspec.structs.replace(setup, cluster=cluster, dcn=dcn)
 
 
-def changed_setup(
-    cluster: Cluster, hosts: int | None, islands: int | None, known: Setup | None = None
-) -> Setup:
+def changed_setup(cluster: Cluster, hosts: int | None, islands: int | None, known: Setup | None = None) -> Setup:
     """The recorded cluster with another number of hosts an island, or of islands. Host costs of `known` are kept."""
     if islands is None and hosts is None:
         return setup_of(cluster, known)
     entries: list[dict[str, Any]] = _table(cluster, kinds=True)["island"]
     overrides: dict[str, object] = {} if hosts is None else {"hosts": hosts}
     if islands is not None:
-        alike = {
-            (island.hosts, island.devices_per_host, island.kind, island.memory) for island in cluster.islands
-        }
+        alike = {(island.hosts, island.devices_per_host, island.kind, island.memory) for island in cluster.islands}
         if len(alike) > 1:
-            raise Impossible(
-                f"--islands {islands}: the recorded cluster has islands that differ; write a cluster file"
-            )
+            raise Impossible(f"--islands {islands}: the recorded cluster has islands that differ; write a cluster file")
         overrides["islands"] = islands
         name = entries[0]["name"]
         entries = [{**entries[0], "name": name[:-1] if name[-1:] == "0" else name}]
@@ -116,9 +106,7 @@ def config_of(
     for key in ("window", "fanout"):
         if given[key] is not None and int(str(given[key])) < 1:
             raise Impossible(f"--{key} {given[key]}: at least 1")
-    return msgspec.structs.replace(
-        config, **{key: value for key, value in given.items() if value is not None}
-    )
+    return msgspec.structs.replace(config, **{key: value for key, value in given.items() if value is not None})
 
 
 def check(recorded: Workload, settings: Settings) -> None:

@@ -87,7 +87,7 @@ class Ways(NamedTuple):
 class Actor:
     def __init__(
         self, sim: Simulation, person: RecordedClient, weight: int, settings: Settings, start: int, ways: Ways
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._sim, self._person, self._weight, self._settings = sim, person, weight, settings
         self._start, self._ways = start, ways
         self.over = False
@@ -98,9 +98,7 @@ class Actor:
         self._ended: dict[int, int] = {}  # run -> when
         self._open: dict[int, None] = {}  # runs that have not ended
         self._gets: dict[int, int] = {}  # requests under way -> the run that makes it, of the record
-        self._submitted = self._since = (
-            0  # when its user last submitted; and last submitted or stopped waiting
-        )
+        self._submitted = self._since = 0  # when its user last submitted; and last submitted or stopped waiting
         self._news = sim.env.event()
 
     # --- what it does -------------------------------------------------------------------------------------

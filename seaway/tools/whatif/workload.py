@@ -240,9 +240,7 @@ def _with_waits(
     yield from (RecordedCall(at, call, (), at - last) for at, call in pending)
 
 
-def _came(
-    waited: Sequence[int], at: int, ends: dict[int, int], fetched: Sequence[int], last: int
-) -> tuple[int, bool]:
+def _came(waited: Sequence[int], at: int, ends: dict[int, int], fetched: Sequence[int], last: int) -> tuple[int, bool]:
     """(when the last thing that a call waited for was there, whether that were contents).
 
     For a call that waited for nothing, the time of the previous `Submit`.

@@ -57,9 +57,7 @@ def traced(*gangs: Gang) -> Trace:
         ((Gang(0, 50), Gang(1, -1)), {}),
     ],
 )
-def test_times_are_those_of_gangs_that_waited(
-    gangs: tuple[Gang, ...], found: dict[str, tuple[int, int]]
-) -> None:
+def test_times_are_those_of_gangs_that_waited(gangs: tuple[Gang, ...], found: dict[str, tuple[int, int]]) -> None:
     assert durations(traced(*gangs)) == found
 
 

@@ -10,9 +10,7 @@ from typing import Any
 
 from backend.admin import metrics
 
-BOARD = json.loads(
-    (Path(__file__).parents[3] / "docs" / "deploy" / "grafana.json").read_text(encoding="utf-8")
-)
+BOARD = json.loads((Path(__file__).parents[3] / "docs" / "deploy" / "grafana.json").read_text(encoding="utf-8"))
 CLOCK = {"offset": 5, "bound": 7, "jumps": 0}
 STATUS: dict[str, Any] = {
     "incarnation": 0, "runs": 1, "submitted": 2, "gangs": 3, "stalls": 0, "stalled_elsewhere": 0, "refused": [],

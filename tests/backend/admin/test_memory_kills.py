@@ -56,16 +56,12 @@ def group() -> Iterator[Path]:
 def test_a_kill_by_the_kernel_for_lack_of_memory_is_told_from_another(group: Path) -> None:
     said = subprocess.run(
         [sys.executable, "-c", PARENT, str(group)], cwd=ROOT, check=True, capture_output=True, text=True, timeout=60
-    ).stdout  # fmt: skip
+    ).stdout
     by_somebody, by_the_kernel = said.splitlines()
     assert by_somebody == "was ended by SIGKILL: if nobody did this, memory ran out"
-    assert by_the_kernel.startswith(
-        "was ended by SIGKILL, probably by the kernel for lack of memory (since it began, "
-    )
+    assert by_the_kernel.startswith("was ended by SIGKILL, probably by the kernel for lack of memory (since it began, ")
     assert f"{group}/memory." in by_the_kernel
-    assert by_the_kernel.endswith(
-        " rose by 1): give this machine or container more memory, or run less on it"
-    )
+    assert by_the_kernel.endswith(" rose by 1): give this machine or container more memory, or run less on it")
 
 
 def test_without_counters_only_the_signal_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

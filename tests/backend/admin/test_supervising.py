@@ -36,11 +36,7 @@ class Watched:
     def start(self, name: str = "agent-0", comes_up: bool = True) -> Child:
         """A process that lives until its standard input closes, or dies of an error."""
         self.starts += 1
-        code = (
-            "print('hosts 0 at x', flush=True); input()"
-            if comes_up
-            else "raise SystemExit('no luck\\nat all')"
-        )
+        code = "print('hosts 0 at x', flush=True); input()" if comes_up else "raise SystemExit('no luck\\nat all')"
         log = self._folder / f"{name}.log"
         since = log.stat().st_size if log.exists() else 0
         with log.open("ab") as words:
@@ -80,16 +76,12 @@ def test_a_killed_child_starts_again_at_once_and_after_growing_pauses_if_it_is_k
         assert (watched.starts, watched.told) == (1, [])
         watched.killed()
         assert watched.starts == 2
-        assert watched.told == [
-            f"agent-0 (pid {first.pid}) was ended by SIGKILL: {HINT}; it is started again"
-        ]
+        assert watched.told == [f"agent-0 (pid {first.pid}) was ended by SIGKILL: {HINT}; it is started again"]
         assert watched.supervisor.all != [first]
         for wait in (0.5, 1, 2, 4, 4, 4):  # however often that happens: the child has come up each time
             starts = watched.starts
             watched.killed()
-            assert watched.told[-1].endswith(
-                f"was ended by SIGKILL: {HINT}; it is started again in {wait:g} s"
-            )
+            assert watched.told[-1].endswith(f"was ended by SIGKILL: {HINT}; it is started again in {wait:g} s")
             watched.now += wait - 0.01
             watched.look()
             assert watched.starts == starts, "not before its time"
@@ -112,9 +104,7 @@ def test_a_child_that_never_comes_up_is_given_up_and_its_last_output_is_shown(tm
         watched.now += MOST
     assert watched.starts == VAINLY
     assert len(watched.told) == VAINLY
-    assert re.fullmatch(
-        r"agent-0 \(pid \d+\) ended with status 1 \(at all\); it is started again", watched.told[0]
-    )
+    assert re.fullmatch(r"agent-0 \(pid \d+\) ended with status 1 \(at all\); it is started again", watched.told[0])
     assert f"it ended {VAINLY} times in a row before it had come up, and is given up" in watched.told[-1]
     assert watched.told[-1].endswith("agent-0.log, ends: no luck\nat all"), "of the last process alone"
     assert [child.name for child in watched.supervisor.given_up()] == ["agent-0"]
@@ -132,9 +122,7 @@ def test_nothing_starts_after_the_end_and_a_start_that_fails_is_tried_again(tmp_
 
     watched.supervisor.keep(watched.start(comes_up=False), start)
     watched.look()
-    assert watched.told[-1] == (
-        "agent-0 cannot be started: Resource temporarily unavailable; the next try is in 4 s"
-    )
+    assert watched.told[-1] == ("agent-0 cannot be started: Resource temporarily unavailable; the next try is in 4 s")
     room.append(True)
     watched.now += MOST
     watched.look()
@@ -183,14 +171,10 @@ def test_up_restarts_killed_processes_and_a_client_with_retries_goes_on(tmp_path
         assert found["incarnation"] == 1, "it is the same cluster, and knows its agents"
     said = (tmp_path / "err").read_text()
     assert re.search(
-        rf"^seaway up: agent-[01] \(pid {agents[1]}\) was ended by SIGKILL: {HINT}; it is started again$",
-        said,
-        re.M,
+        rf"^seaway up: agent-[01] \(pid {agents[1]}\) was ended by SIGKILL: {HINT}; it is started again$", said, re.M
     )
     assert re.search(
-        rf"^seaway up: controller \(pid {controller}\) was ended by SIGKILL: {HINT}; it is started again$",
-        said,
-        re.M,
+        rf"^seaway up: controller \(pid {controller}\) was ended by SIGKILL: {HINT}; it is started again$", said, re.M
     )
 
 
@@ -203,9 +187,7 @@ if os.path.exists({flag!r}) and "backend.agent" in sys.orig_argv:
 
 
 @pytest.mark.full
-def test_up_ends_when_all_agents_are_given_up_and_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_up_ends_when_all_agents_are_given_up_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flag = tmp_path / "flag"
     (tmp_path / "sitecustomize.py").write_text(BROKEN.format(flag=str(flag)))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

@@ -37,9 +37,7 @@ def test_an_address_may_be_of_ipv6() -> None:
     assert direct_address("[::1]", "[::1]:29001", "[::1]:29000") == "::1"
 
 
-def test_an_address_that_is_another_machines_is_not_taken_and_the_log_says_so(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_an_address_that_is_another_machines_is_not_taken_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert direct_address(ELSEWHERE, "127.0.0.1:29001", "127.0.0.1:29000") == "127.0.0.1"
         assert direct_address(ELSEWHERE, "0.0.0.0:29001", "127.0.0.1:29000") == "127.0.0.1"

@@ -51,9 +51,7 @@ async def test_ends_within_a_moment_are_reported_together_and_events_keep_their_
     assert node.heard[-1] == e.Finished(4)
 
 
-def test_a_host_with_much_under_way_makes_fewer_reports_than_gangs_end_and_one_with_little_makes_each() -> (
-    None
-):
+def test_a_host_with_much_under_way_makes_fewer_reports_than_gangs_end_and_one_with_little_makes_each() -> None:
     async def reports(under_way: int, ends: int) -> int:
         node: Any = RecordingNode()
         found = EndReports(node)

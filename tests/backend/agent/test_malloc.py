@@ -61,9 +61,7 @@ def test_freed_memory_is_used_again_by_any_thread() -> None:
 
 @pytest.mark.parametrize("name", ["MALLOC_ARENA_TEST", "GLIBC_TUNABLES"])
 def test_a_setting_of_the_user_is_left_as_it_is(name: str) -> None:
-    kept, main, _ = output_of_child(
-        **{name: "8" if name.startswith("MALLOC") else "glibc.malloc.arena_test=8"}
-    )
+    kept, main, _ = output_of_child(**{name: "8" if name.startswith("MALLOC") else "glibc.malloc.arena_test=8"})
     assert kept == "False"
     assert int(main) > PAGES / 2, "else there is nothing to keep, and the test above proves nothing"
 
@@ -87,9 +85,7 @@ def test_an_agent_computes_into_pages_that_it_has_used_before(monkeypatch: pytes
             sw.block_until_ready(last)
             return faults_of(agent.pid) - before
 
-        assert any(faults() < PAGES / 4 for _ in range(ROUNDS)), (
-            "without the setting, half of them or more, for ever"
-        )
+        assert any(faults() < PAGES / 4 for _ in range(ROUNDS)), "without the setting, half of them or more, for ever"
 
 
 def faults_of(pid: int) -> int:

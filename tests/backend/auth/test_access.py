@@ -49,20 +49,13 @@ def test_an_invalid_address_is_refused_protected_or_not(address: str) -> None:
 
 @pytest.mark.parametrize(
     ("given", "place"),
-    [
-        ("grpc://head:5", "head:5"),
-        ("head", "head:29000"),
-        ("10.0.0.1:80/", "10.0.0.1:80"),
-        ("[::1]:80", "[::1]:80"),
-    ],
+    [("grpc://head:5", "head:5"), ("head", "head:29000"), ("10.0.0.1:80/", "10.0.0.1:80"), ("[::1]:80", "[::1]:80")],
 )
 def test_a_controller_is_reached_at_a_host_and_a_port(given: str, place: str) -> None:
     assert access.place_of(given) == place
 
 
-@pytest.mark.parametrize(
-    "given", ["http://x", "", "grpc://", "head:0", "head:x", ":5", "a/b", "::1:5", 5, None]
-)
+@pytest.mark.parametrize("given", ["http://x", "", "grpc://", "head:0", "head:x", ":5", "a/b", "::1:5", 5, None])
 def test_an_invalid_controller_address_is_refused(given: object) -> None:
     with pytest.raises(AccessRefused, match="an address is like 'grpc://head:29000'"):
         access.place_of(given)
@@ -92,21 +85,14 @@ def test_the_files_that_the_options_name_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("contents", ["", " \n\n"])
 @pytest.mark.parametrize(
     ("option", "remedy"),
-    [
-        ("token_file", "put a secret in it"),
-        ("ca", "--ca names"),
-        ("cert", "--cert names"),
-        ("key", "--key names"),
-    ],
+    [("token_file", "put a secret in it"), ("ca", "--ca names"), ("cert", "--cert names"), ("key", "--key names")],
 )
 def test_an_empty_file_is_refused_because_it_would_protect_nothing(
     tmp_path: Path, option: str, remedy: str, contents: str
 ) -> None:
     file = tmp_path / "empty"
     file.write_text(contents)
-    with pytest.raises(
-        AccessRefused, match=f"{file} is empty, and was given to protect the cluster: {remedy}"
-    ):
+    with pytest.raises(AccessRefused, match=f"{file} is empty, and was given to protect the cluster: {remedy}"):
         access.read(**{option: str(file)})
 
 

@@ -83,8 +83,7 @@ def test_when_the_queue_is_full_the_last_call_of_the_busiest_host_is_refused() -
 
 
 CALLS = st.lists(
-    st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 5 * MS), st.sampled_from("wwwnf")),
-    max_size=200,
+    st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 5 * MS), st.sampled_from("wwwnf")), max_size=200
 )
 
 
@@ -217,9 +216,7 @@ async def test_calls_under_a_flood_of_wrong_tokens_are_answered(tmp_path: Path) 
         async def flood(channel: grpc.aio.Channel) -> None:
             while not over:
                 with pytest.raises(grpc.aio.AioRpcError):
-                    await channel.unary_unary(f"/{SERVICE}/Status")(
-                        msgspec.msgpack.encode(Status()), timeout=30
-                    )
+                    await channel.unary_unary(f"/{SERVICE}/Status")(msgspec.msgpack.encode(Status()), timeout=30)
 
         async with Access().channel(found.server.address) as channel:
             floods = [asyncio.create_task(flood(channel)) for _ in range(200)]

@@ -40,17 +40,13 @@ def refusals_in(line: str) -> int:
 
 
 KNOCKS = st.lists(
-    st.tuples(
-        st.sampled_from(sorted(KINDS)), st.integers(0, 2 * SOURCES), st.integers(0, EVERY), st.booleans()
-    ),
+    st.tuples(st.sampled_from(sorted(KINDS)), st.integers(0, 2 * SOURCES), st.integers(0, EVERY), st.booleans()),
     max_size=300,
 )
 
 
 @given(KNOCKS)
-def test_each_refusal_is_logged_in_one_line_and_lines_are_few(
-    knocks: list[tuple[str, int, int, bool]],
-) -> None:
+def test_each_refusal_is_logged_in_one_line_and_lines_are_few(knocks: list[tuple[str, int, int, bool]]) -> None:
     log, now, lines, knocked = RefusalLog(), 0, [], Counter[str]()
     last: dict[str, int] = {}
 
@@ -118,9 +114,7 @@ def test_the_host_of_an_address(address: str, host: str) -> None:
 
 
 def test_the_name_that_a_stranger_gives_stays_on_one_short_line() -> None:
-    line = RefusalLog().note(
-        "name", "ipv4:1.2.3.4:5", "a\nWARNING all is well\x1b[2J" + "x" * 10_000, "no", 0
-    )
+    line = RefusalLog().note("name", "ipv4:1.2.3.4:5", "a\nWARNING all is well\x1b[2J" + "x" * 10_000, "no", 0)
     assert line is not None
     assert line.isprintable()
     assert len(line) < 600
@@ -285,10 +279,7 @@ def _lie(found: Cluster, number: int) -> e.MessageReceived:
 
 
 async def test_a_mistaken_request_of_a_known_caller_is_answered_and_is_no_refusal(tmp_path: Path) -> None:
-    async with (
-        cluster(tmp_path, agents=False) as found,
-        Access().channel(found.server.address) as channel,
-    ):
+    async with cluster(tmp_path, agents=False) as found, Access().channel(found.server.address) as channel:
         for request in (Find("0"), CancelCall("nobody")):
             with pytest.raises(CallError):
                 await ask(channel, Access(), request)

@@ -150,9 +150,7 @@ def test_we_read_what_tensorstore_writes(tmp_path: Path, summed: bool) -> None:
         np.testing.assert_array_equal(found[index], array[box])
 
 
-def test_all_of_a_step_is_on_disk_before_it_gets_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_of_a_step_is_on_disk_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each file, and each folder after its last name; the renaming itself, too."""
     synced: dict[str, int] = {}
     fsync, rename = os.fsync, Path.rename

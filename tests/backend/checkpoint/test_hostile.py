@@ -54,7 +54,7 @@ CODECS: list[list[dict[str, Any]]] = [
     [{"name": "bytes", "configuration": {"endian": "big"}}, {"name": "crc32c"}],
     [LITTLE, {"name": "crc32c"}, {"name": "crc32c"}],
     [{"name": "os.system", "configuration": {"command": "touch hacked"}}],
-]  # fmt: skip
+]
 BOMB = zlib.compress(bytes(1 << 24), 9)
 
 
@@ -166,11 +166,7 @@ def restore(step: Path, template: Path) -> None:
             shutil.rmtree(mine) if mine.is_dir() and not mine.is_symlink() else mine.unlink()
         if path.is_dir():
             mine.mkdir(parents=True, exist_ok=True)
-        elif (
-            not mine.exists()
-            or mine.stat().st_size != path.stat().st_size
-            or mine.read_bytes() != path.read_bytes()
-        ):
+        elif not mine.exists() or mine.stat().st_size != path.stat().st_size or mine.read_bytes() != path.read_bytes():
             shutil.copy(path, mine)
 
 

@@ -38,9 +38,7 @@ def tidy(folder: Path, later: float = 0.0) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("900."))
 
 
-def test_a_save_is_left_alone_while_its_process_lives_and_is_deleted_when_it_was_killed(
-    tmp_path: Path,
-) -> None:
+def test_a_save_is_left_alone_while_its_process_lives_and_is_deleted_when_it_was_killed(tmp_path: Path) -> None:
     partial = begun(tmp_path)
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(partial)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -99,9 +97,7 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("complete", [True, False])
-def test_a_step_whose_replacement_died_between_two_renames_is_there_again(
-    tmp_path: Path, complete: bool
-) -> None:
+def test_a_step_whose_replacement_died_between_two_renames_is_there_again(tmp_path: Path, complete: bool) -> None:
     """It is the new one, if that is whole."""
     old, new = save(tmp_path, 7, seed=1), save(tmp_path, 8, seed=2)
     old.rename(tmp_path / f"7.replaced-{NONCE}")

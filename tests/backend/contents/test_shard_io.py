@@ -168,7 +168,7 @@ def test_bytes_outside_the_source_are_refused(piece: int, offset: int, nbytes: i
     ("sender", "piece", "offset", "nbytes", "contents"),
     [(1, 0, 0, 4, 4), (-CLIENT, 1, 0, 4, 4), (-CLIENT, 0, 46, 4, 4), (-CLIENT, 0, -1, 4, 4), (-CLIENT, 0, 0, 4, 5)],
     ids=["a stranger's", "another shard's", "beyond the end", "before the start", "longer than said"],
-)  # fmt: skip
+)
 def test_contents_for_an_unknown_place_are_refused(
     sender: int, piece: int, offset: int, nbytes: int, contents: int
 ) -> None:
@@ -201,15 +201,11 @@ def exchange(rows: Any, capacity: int) -> dict[int, Any]:
     """Return what each target host gets of these rows of HALVES. A row's first word names the shard of QUARTERS."""
     target = Layout((4 * capacity, 3), "int32", QUARTERS.place, QUARTERS.mesh, QUARTERS.sharding)
     row = rows.shape[1] * ITEM_BYTES["int32"]
-    sinks = {
-        host: Sink(e.OpenRecv(1, 0, 3, (), True, (), HALVES, target), host, HOSTS) for host in range(4, 8)
-    }
+    sinks = {host: Sink(e.OpenRecv(1, 0, 3, (), True, (), HALVES, target), host, HOSTS) for host in range(4, 8)}
     for host in (1, 0):
         mine = rows[host * 4 : host * 4 + 4]
         pieces = tuple(
-            (4 + to, host * 4 + to, int((mine[:, 0] == to).sum()) * row)
-            for to in range(4)
-            if to in mine[:, 0]
+            (4 + to, host * 4 + to, int((mine[:, 0] == to).sum()) * row) for to in range(4) if to in mine[:, 0]
         )
         send = e.OpenSend(1, 2, pieces, None, (), HALVES, target)
         source = ShardSource(send, host, HOSTS, lambda at=(host, 0), mine=mine: {at: mine}, sparse=True)  # type: ignore[misc]

@@ -13,14 +13,7 @@ from backend.contents import StableHLOCode
 from backend.contents import stablehlo_code as codes
 
 ABOUT = codes.CompiledAbout(
-    b"print",
-    (b"\x08\x03", b""),
-    None,
-    ("{1,0}",),
-    codes.AboutError(12, "no layouts"),
-    ("device",),
-    {"temp": 7},
-    9,
+    b"print", (b"\x08\x03", b""), None, ("{1,0}",), codes.AboutError(12, "no layouts"), ("device",), {"temp": 7}, 9
 )
 
 
@@ -59,9 +52,7 @@ def test_what_is_said_of_compiled_code_is_the_same_after_it_has_travelled() -> N
 
 def test_what_is_said_of_a_platform_is_the_same_after_it_has_travelled() -> None:
     attributes: Any = {"coords": (0, 1, 0), "slice_index": 0, "name": "x", "fast": True, "speed": 1.5}
-    device = codes.PlatformDevice(
-        "TPU v4", ("device", "pinned_host"), 0, "TpuDevice(id=0)", "TPU_0", attributes
-    )
+    device = codes.PlatformDevice("TPU v4", ("device", "pinned_host"), 0, "TpuDevice(id=0)", "TPU_0", attributes)
     about = codes.PlatformAbout("tpu", "libtpu", "tfrt", 6, (device,))
     assert codes.platform_about(codes.encode_about(about)) == about
 
@@ -76,9 +67,7 @@ def test_a_text_is_the_same_after_it_has_travelled(text: str) -> None:
 
 
 def test_a_text_too_long_for_an_answer_is_cut_at_a_line_and_says_so() -> None:
-    lines = [
-        f"line {number * 2654435761 % 2**32:x} {number**3 * 40503 % 2**61:x}" for number in range(150_000)
-    ]
+    lines = [f"line {number * 2654435761 % 2**32:x} {number**3 * 40503 % 2**61:x}" for number in range(150_000)]
     said = codes.encode_text("\n".join(lines))
     assert len(said) <= codes.ABOUT_LIMIT
     *kept, end = codes.text_of(said).removesuffix("\n").split("\n")

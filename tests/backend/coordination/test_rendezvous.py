@@ -110,9 +110,7 @@ async def test_nonsense_from_strangers_raises_no_error_in_the_process() -> None:
 
 
 @pytest.mark.parametrize("dies", ["before", "while it waits"])
-def test_when_the_service_dies_a_member_waits_for_the_next_epoch(
-    waiting: ThreadPoolExecutor, dies: str
-) -> None:
+def test_when_the_service_dies_a_member_waits_for_the_next_epoch(waiting: ThreadPoolExecutor, dies: str) -> None:
     with coordination(2) as (service, address):
         if dies == "before":
             service.end(kill=True)

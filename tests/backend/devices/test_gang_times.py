@@ -76,12 +76,7 @@ def answer_with(**changed: Any) -> call_messages.Stamped:
     clock = PeerClock()
     clock.heard(ClockExchange(0, 1000, 1000, 10))
     readings = struct.pack("<3q", *clock.readings[0])
-    known = {
-        "records": gang_times.RECORD.pack(7, 1, 100, 200, 1),
-        "readings": readings,
-        "since": -1,
-        "rate": 200,
-    }
+    known = {"records": gang_times.RECORD.pack(7, 1, 100, 200, 1), "readings": readings, "since": -1, "rate": 200}
     return call_messages.Stamped(**{**known, **changed})
 
 
@@ -108,9 +103,7 @@ def test_times_that_no_host_can_have_measured_are_refused(changed: dict[str, byt
 
 async def times_for(user: User, address: str, *others: tuple[int, str]) -> gang_times.Fetched:
     number = user.remote.client.number
-    permitted = await user.head.ask(
-        Permit(((number, user.remote.node.passes[f"client/{number}"]), *others)), 10.0
-    )
+    permitted = await user.head.ask(Permit(((number, user.remote.node.passes[f"client/{number}"]), *others)), 10.0)
     return await gang_times.fetched({0: address}, user.head.access, permitted, ROOM, 10.0)
 
 
@@ -202,9 +195,7 @@ def test_gangs_of_a_host_with_another_clock_are_placed_correctly_in_the_trace(tm
             found.agent(0)
             found.agent(1, "--shift-clock", "1234.5:150")
             await found.ready()
-            status = await found.until(
-                lambda status: all(host["clock"] for host in status["islands"][0]["hosts"])
-            )
+            status = await found.until(lambda status: all(host["clock"] for host in status["islands"][0]["hosts"]))
             clock = status["islands"][0]["hosts"][1]["clock"]
             # The clock has gained 150 us a second since it was started, some seconds ago.
             assert abs(clock["offset"] - 1_234_500 * MS) <= clock["bound"] + 60 * 150_000

@@ -29,16 +29,7 @@ from backend.door.session.session_devices import (
 )
 from core.client import Client, Limits
 from core.model import Value, small
-from core.protocol import (
-    CONTROLLER,
-    Blame,
-    Calls,
-    CallsMade,
-    ClientMessages,
-    Connected,
-    MessageReceived,
-    Open,
-)
+from core.protocol import CONTROLLER, Blame, Calls, CallsMade, ClientMessages, Connected, MessageReceived, Open
 from core.protocol import effects as e
 from core.protocol import messages as m
 
@@ -112,9 +103,7 @@ class FakeLink:
 class ClusterRig:
     """`watch`: makes what the session tells of its calls."""
 
-    def __init__(
-        self, limits: Limits | None = None, count: int = 4, watch: Callable[[Any], Any] | None = None
-    ) -> None:
+    def __init__(self, limits: Limits | None = None, count: int = 4, watch: Callable[[Any], Any] | None = None) -> None:
         self.link = FakeLink(limits)
         numbers = range(count)
         platform = Platform(
@@ -144,9 +133,7 @@ class ClusterRig:
     ) -> ClusterExecutable:  # fmt: skip
         """As if it had been compiled."""
         spec = ShardSpec(devices, tiles or Tiles())
-        given, made = (
-            [ArrayType(F32, tuple(shape), spec) for shape in each] for each in (parameters, results)
-        )
+        given, made = ([ArrayType(F32, tuple(shape), spec) for shape in each] for each in (parameters, results))
         facts = CompiledFacts(
             "step", devices, b"", tuple((F32, each.shape) for each in given), tuple(made), None, None, (), (), (),
             tuple(donated), {}, 0,

@@ -35,9 +35,7 @@ def batch(step):
 def new_state(mesh):
     a, b = (np.random.default_rng(seed).normal(size=(32, 64)).astype(np.float32) / 6 for seed in (1, 2))
     state = {"a": a, "b": b.T}, optimizer.init({"a": a, "b": b.T})
-    return jax.tree.map(
-        lambda x: jax.device_put(x, NamedSharding(mesh, PartitionSpec(*["x"] * (x.ndim > 0)))), state
-    )
+    return jax.tree.map(lambda x: jax.device_put(x, NamedSharding(mesh, PartitionSpec(*["x"] * (x.ndim > 0)))), state)
 
 
 def train_step(state, x):

@@ -172,11 +172,7 @@ class FakeDevices:
         return lambda: done(found, facts)
 
     def execute(
-        self,
-        executable: FakeProgram,
-        arguments: Sequence[FakeArray | FakeRefs],
-        keep: Sequence[int],
-        launch: int,
+        self, executable: FakeProgram, arguments: Sequence[FakeArray | FakeRefs], keep: Sequence[int], launch: int
     ) -> list[FakeArray] | FakeRefs:
         self.log.append(f"execute{' keeping ' + str(list(keep)) if keep else ''}")
         self.executed += 1

@@ -40,9 +40,7 @@ class GrpcClient:
     """`woken`: how often the server said that it has something to write."""
 
     def __init__(self, begin: Callable[[Call], CallHandler], window: int = (1 << 31) - 1) -> None:
-        self.h2 = h2.connection.H2Connection(
-            h2.config.H2Configuration(client_side=True, header_encoding="utf-8")
-        )
+        self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding="utf-8"))
         self.server = GrpcConnection(begin, self._wake)
         self.woken = 0
         self.events: list[h2.events.Event] = []
@@ -62,21 +60,13 @@ class GrpcClient:
             self.server.receive(up)
             self.events += self.h2.receive_data(down)
 
-    def call(
-        self, path: str, *messages: bytes, metadata: dict[str, bytes] | None = None, ends: bool = True
-    ) -> int:
+    def call(self, path: str, *messages: bytes, metadata: dict[str, bytes] | None = None, ends: bool = True) -> int:
         stream = int(self.h2.get_next_available_stream_id())
         shown = [
             (name, b64encode(value).rstrip(b"=").decode() if name.endswith("-bin") else value.decode())
             for name, value in (metadata or {}).items()
         ]
-        head = [
-            (":method", "POST"),
-            (":path", path),
-            (":scheme", "http"),
-            (":authority", "x"),
-            ("te", "trailers"),
-        ]
+        head = [(":method", "POST"), (":path", path), (":scheme", "http"), (":authority", "x"), ("te", "trailers")]
         self.h2.send_headers(stream, [*head, ("content-type", "application/grpc"), *shown])
         for message in messages:
             self.send(stream, framed(message))
@@ -125,22 +115,16 @@ class ProxyClient(GrpcClient):
     def open_session(self, version: Any = NEWEST, initialization: bytes = b"") -> int:
         shown = GrpcIfrtSessionMetadata(version=version)
         shown.initialization_data.ParseFromString(initialization)
-        return self.call(
-            SERVICE + "IfrtSession", metadata={SESSION_METADATA: shown.SerializeToString()}, ends=False
-        )
+        return self.call(SERVICE + "IfrtSession", metadata={SESSION_METADATA: shown.SerializeToString()}, ends=False)
 
     def begin_store(self, session_id: int, handle: int, size: int) -> int:
         shown = GrpcHostBufferStoreMetadata(session_id=session_id, handle=handle, buffer_size=size)
-        return self.call(
-            SERVICE + "HostBufferStore", metadata={STORE_METADATA: shown.SerializeToString()}, ends=False
-        )
+        return self.call(SERVICE + "HostBufferStore", metadata={STORE_METADATA: shown.SerializeToString()}, ends=False)
 
     def store(self, session_id: int, handle: int, data: bytes, piece: int = 1 << 20) -> Result:
         stream = self.begin_store(session_id, handle, len(data))
         for at in range(0, len(data), piece):
-            self.send(
-                stream, framed(GrpcHostBufferStoreRequest(data=data[at : at + piece]).SerializeToString())
-            )
+            self.send(stream, framed(GrpcHostBufferStoreRequest(data=data[at : at + piece]).SerializeToString()))
         self.end(stream)
         return self.result(stream)
 

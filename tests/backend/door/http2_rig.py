@@ -53,9 +53,7 @@ class Wired:
     """`client` and `server`; `pass_on` carries bytes to and fro until both are silent."""
 
     def __init__(self, window: int = 65535, frame: int = 16384) -> None:
-        self.client = h2.connection.H2Connection(
-            h2.config.H2Configuration(client_side=True, header_encoding="utf-8")
-        )
+        self.client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding="utf-8"))
         self.server = Http2Connection()
         self.to_server = bytearray()  # all bytes so far
         self.client_events: list[h2.events.Event] = []

@@ -39,9 +39,7 @@ async def record() -> list[str]:
         server.sessions._draw = lambda: 7
         env = {**os.environ, "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS": "true"}
         client = CLIENT.replace("600_000.0", "3.0")
-        child = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", client, f"grpc://{server.address}", env=env
-        )
+        child = await asyncio.create_subprocess_exec(sys.executable, "-c", client, f"grpc://{server.address}", env=env)
         await child.wait()
         server.close()
     return lines

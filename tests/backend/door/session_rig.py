@@ -126,9 +126,7 @@ class SessionRig:
         self.session.store(handle, data.tobytes())
         return self.make(handle, data.shape, single(device), **more)
 
-    def make(
-        self, handle: int, shape: Sequence[int], sharding: Any, strides: Sequence[int] | None = None
-    ) -> int:
+    def make(self, handle: int, shape: Sequence[int], sharding: Any, strides: Sequence[int] | None = None) -> int:
         self._op += 1
         request = IfrtRequest()
         request.request_metadata.op_id = self._op
@@ -163,9 +161,7 @@ class SessionRig:
         found = self.answer(op)
         return 0 if found is None else int(found.compile_response.loaded_executable_handle)
 
-    def execute(
-        self, executable: int, arguments: Sequence[int], results: Sequence[int] = (), **options: Any
-    ) -> int:
+    def execute(self, executable: int, arguments: Sequence[int], results: Sequence[int] = (), **options: Any) -> int:
         self._op += 1
         request = IfrtRequest()
         request.request_metadata.op_id = self._op

@@ -146,18 +146,12 @@ def test_what_reaches_into_the_doors_process_is_refused_and_the_door_lives_on(
     assert not [each for each in other.glob("*") if "cpu_gpu" in each.name or "before_opt" in each.name]
 
 
-def test_a_program_that_breaks_the_compiler_ends_neither_the_door_nor_anybodys_session(
-    door: RunningDoor,
-) -> None:
+def test_a_program_that_breaks_the_compiler_ends_neither_the_door_nor_anybodys_session(door: RunningDoor) -> None:
     """Both programs have a session before it happens, and use it afterwards."""
     env = environment({"TF_CPP_MIN_LOG_LEVEL": "3"} | door.env)
     programs = [
         subprocess.Popen(
-            [sys.executable, "-c", BREAKING],
-            env=env,
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            [sys.executable, "-c", BREAKING], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         for _ in range(2)
     ]
@@ -167,10 +161,7 @@ def test_a_program_that_breaks_the_compiler_ends_neither_the_door_nor_anybodys_s
             assert each.stdout.readline() == "began 2.0\n"
         for each in programs:
             said, _ = each.communicate("\n", PATIENCE)
-            assert said.splitlines() == [
-                f"INTERNAL: the compiler crashed on this program: {CRASH}",
-                "alive 3.0",
-            ]
+            assert said.splitlines() == [f"INTERNAL: the compiler crashed on this program: {CRASH}", "alive 3.0"]
     finally:
         for each in programs:
             each.kill()
@@ -188,15 +179,12 @@ def test_a_door_that_is_killed_leaves_no_compiler_behind(tmp_path: Path) -> None
 def test_a_session_has_as_much_memory_as_the_door_says() -> None:
     with tempfile.TemporaryDirectory() as folder:
         running = RunningDoor(
-            "--listen", f"unix:{folder}/d.sock", "--devices", "1", "--memory-per-session", "20MiB",
-            "--trust-programs",
-        )  # fmt: skip
+            "--listen", f"unix:{folder}/d.sock", "--devices", "1", "--memory-per-session", "20MiB", "--trust-programs"
+        )
         said = running.program(FULL).splitlines()
         assert running.end() == 0
     assert said[0] == "6.0", said
-    assert said[1].startswith(
-        "RESOURCE_EXHAUSTED: 4.0 MiB more would be too much: arrays of this session take "
-    )
+    assert said[1].startswith("RESOURCE_EXHAUSTED: 4.0 MiB more would be too much: arrays of this session take ")
     assert "a session may have 20.0 MiB (--memory-per-session of the door)" in said[1]
     assert said[2] == "6.0"
 

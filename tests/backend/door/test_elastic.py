@@ -23,8 +23,7 @@ TRAINING = (Path(__file__).parent / "elastic_training.py").read_text()
 
 
 @pytest.mark.parametrize(
-    "code",
-    ["host-lost", "host-left", "restart", "world", "lost", "client-lost", "user", "cancelled", "refused"],
+    "code", ["host-lost", "host-left", "restart", "world", "lost", "client-lost", "user", "cancelled", "refused"]
 )
 def test_what_the_cluster_lost_is_a_slice_that_is_down_and_nothing_else_is(code: str) -> None:
     from jax.errors import JaxRuntimeError

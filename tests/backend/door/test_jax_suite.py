@@ -22,9 +22,7 @@ EVERY = {"pmap_test.py": 8, "shard_map_test.py": 8, "lax_control_flow_test.py": 
 OF_OTHERS = 4
 
 
-@pytest.mark.parametrize(
-    "file", THERE or [pytest.param(Path(), marks=NO_TESTS)], ids=lambda path: path.name or "none"
-)
+@pytest.mark.parametrize("file", THERE or [pytest.param(Path(), marks=NO_TESTS)], ids=lambda path: path.name or "none")
 def test_each_kth_of_jaxs_own_tests_passes_through_the_door(file: Path) -> None:
     judged = program.run(file, EVERY.get(file.name, OF_OTHERS))
     assert judged.counts > 1
@@ -157,9 +155,7 @@ def test_a_file_that_cannot_be_imported_is_refused(tmp_path: Path) -> None:
         files.run(tmp_path / "b_test.py", through=False, told=lambda _: None)
 
 
-def test_the_folder_of_the_installed_version_is_chosen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_of_the_installed_version_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("0.1", "0.12", "0.10.2"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x_test.py").touch()

@@ -74,8 +74,7 @@ def test_elements_of_every_width_have_a_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["InspectSharding", "CustomSPMDPartitioning", "xla_ffi_python_cpu_callback", "xla_python_gpu_callback"],
+    "name", ["InspectSharding", "CustomSPMDPartitioning", "xla_ffi_python_cpu_callback", "xla_python_gpu_callback"]
 )
 def test_callbacks_are_refused_before_the_compiler_sees_them(name: str) -> None:
     with pytest.raises(StatusError, match="calls back into Python") as raised:
@@ -111,8 +110,6 @@ def test_a_program_that_is_none_is_refused() -> None:
 
 
 def test_what_jax_itself_lowers_is_read() -> None:
-    lowered = jax.jit(lambda x, y: (x + y, y), donate_argnums=0).lower(
-        np.ones(3, np.float32), np.ones(3, np.float32)
-    )
+    lowered = jax.jit(lambda x, y: (x + y, y), donate_argnums=0).lower(np.ones(3, np.float32), np.ones(3, np.float32))
     found = facts(lowered.as_text())
     assert (len(found.results), found.donated) == (2, (0,))

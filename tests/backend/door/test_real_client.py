@@ -59,9 +59,7 @@ def test_the_client_greets_sends_an_array_and_goes(tmp_path: Path, where: str) -
                 "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS": "true",
                 "TF_CPP_MIN_LOG_LEVEL": "3",
             }
-            environment = {
-                name: value for name, value in environment.items() if not name.lower().endswith("_proxy")
-            }
+            environment = {name: value for name, value in environment.items() if not name.lower().endswith("_proxy")}
             child = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", CLIENT, f"grpc://{server.address}", env=environment,
                 stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -78,10 +76,7 @@ def test_the_client_greets_sends_an_array_and_goes(tmp_path: Path, where: str) -
             server.close()
 
     said = asyncio.run(serve())
-    assert said.splitlines() == [
-        "cpu [0, 1] 0",
-        "UNIMPLEMENTED: no check_value_ready_request here",
-    ]
+    assert said.splitlines() == ["cpu [0, 1] 0", "UNIMPLEMENTED: no check_value_ready_request here"]
     (session,) = sessions
     assert session.version.protocol_version == 25
     assert AttributeMapProto.FromString(session.initialization).attributes["tenant"].string_value == b"ann"

@@ -84,9 +84,7 @@ def connected(cluster: Deployed, host: int) -> bool:
     ("warm", "crashed"), [("warm", 1), ("warm", 0), ("cold", 1)],
     ids=["a call, and the other host", "a call, and the slow host", "a compilation, and the other host"],
 )  # fmt: skip
-def test_a_crash_beside_a_slow_host_ends_calls_by_name_and_the_program_goes_on(
-    warm: str, crashed: int
-) -> None:
+def test_a_crash_beside_a_slow_host_ends_calls_by_name_and_the_program_goes_on(warm: str, crashed: int) -> None:
     with on_cluster(controller=LEASE) as (cluster, door), program(CALLS, door.env, "1", warm) as found:
         assert found.line() == "2.0", found.errors()
         with slow(cluster.agents[0].process):

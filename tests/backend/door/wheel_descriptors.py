@@ -34,9 +34,7 @@ def wheel_files() -> dict[str, Any]:
         for match in BEGINNING.finditer(library):
             name = library[match.start() + 2 : match.start() + 2 + match[1][0]]
             try:
-                file_proto = descriptor_pb2.FileDescriptorProto.FromString(
-                    _descriptor_at(library, match.start())
-                )
+                file_proto = descriptor_pb2.FileDescriptorProto.FromString(_descriptor_at(library, match.start()))
             except DecodeError:
                 continue
             if file_proto.name.encode() == name:

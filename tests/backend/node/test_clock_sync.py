@@ -93,9 +93,7 @@ def test_with_many_hosts_status_shows_those_with_the_least_known_clocks() -> Non
         "stalled": [], "stalled_elsewhere": 0, "waits": [], "refused": [],
     }  # fmt: skip
     lines = table(found).splitlines()
-    assert [line.split()[0] for line in lines if line.endswith(" ms")] == [
-        str(each) for each in range(12, 19)
-    ]
+    assert [line.split()[0] for line in lines if line.endswith(" ms")] == [str(each) for each in range(12, 19)]
     assert next(line for line in lines if line.startswith("19 ")).endswith("19.000 ms  has jumped 1 time")
     assert "  and 12 hosts with narrower bounds" in lines
     island["hosts"] = [{**host, "clock": None} for host in hosts]

@@ -42,9 +42,7 @@ async def test_a_lane_without_its_other_end_is_closed() -> None:
         await lane.over.wait()
 
 
-async def test_a_client_in_the_controllers_loop_reconnects_when_the_connection_is_cut(
-    tmp_path: Path,
-) -> None:
+async def test_a_client_in_the_controllers_loop_reconnects_when_the_connection_is_cut(tmp_path: Path) -> None:
     async with cluster(tmp_path) as found:
         user = found.user()
         await user.stop()  # the first user needs a stream; the next one does not

@@ -92,9 +92,7 @@ def test_linear_algebra_works_in_code_that_was_traced_elsewhere(rig: Rig) -> Non
 def test_arrays_of_all_types_can_be_put_and_read(rig: Rig, dtype: str) -> None:
     like = value((8,), ("x",), dtype)
     where = layout(like, mesh=(8,))
-    raw = np.arange(8 * shard_io.numpy_dtype(dtype).itemsize, dtype=np.uint8) % (
-        2 if dtype == "bool" else 100
-    )
+    raw = np.arange(8 * shard_io.numpy_dtype(dtype).itemsize, dtype=np.uint8) % (2 if dtype == "bool" else 100)
     array = raw.view(shard_io.numpy_dtype(dtype))
     for number in (rig.literal(where, array), rig.received(where, array)):
         assert rig.array(number, where).tobytes() == array.tobytes()
@@ -118,9 +116,7 @@ def test_scalars_and_empty_arrays_work(rig: Rig) -> None:
     work.call("both", lambda s, z: (s + 1, z), [Arg(0), Arg(1)], [scalar, empty], [scalar, empty])
     plan = rig.ready(work, Out(0), Out(0, 1), ident=42)
     where = [layout(each, mesh=(8,)) for each in (scalar, empty)]
-    made = rig.run(
-        plan, rig.literal(where[0], np.float32(2)), rig.literal(where[1], np.zeros((0, 3), np.float32))
-    )
+    made = rig.run(plan, rig.literal(where[0], np.float32(2)), rig.literal(where[1], np.zeros((0, 3), np.float32)))
     assert rig.wait(e.Finished).blame is None
     assert rig.array(made[0], where[0]) == 3
     assert rig.array(made[1], where[1]).shape == (0, 3)
@@ -263,10 +259,7 @@ def test_a_freed_buffer_is_freed_after_the_launches_that_were_enqueued_before(ri
     with pytest.raises(LookupError):
         rig.devices.shards(made)
     freed = rig.usage()
-    assert (held["buffers"] - freed["buffers"], held["bytes"] - freed["bytes"]) == (
-        1,
-        Shards(layout(ROWS)).size[0] * 8,
-    )
+    assert (held["buffers"] - freed["buffers"], held["bytes"] - freed["bytes"]) == (1, Shards(layout(ROWS)).size[0] * 8)
 
 
 def test_a_buffer_goes_to_host_memory_and_comes_back(rig: Rig) -> None:

@@ -61,14 +61,10 @@ def entry(look: Any, name: str = "x") -> ArrayEntry:
 def saving(rig: Rig, look: Any) -> Plan:
     work = Work(MESH, REQUEST, look)
     document = documents.encode(Document("save", MESH, (entry(look),)))
-    token = work.call(
-        "save", None, [Arg(0), Arg(1)], [REQUEST, look], [TOKEN], exported=document, irregular=True
-    )
+    token = work.call("save", None, [Arg(0), Arg(1)], [REQUEST, look], [TOKEN], exported=document, irregular=True)
     whole = ArrayEntry("x", look.dtype, look.shape, (), entry(look).chunk)
     document = documents.encode(Document("commit", (), (whole,)))
-    done = work.call(
-        "commit", None, [Arg(0), token], [REQUEST, TOKEN], [TOKEN], exported=document, irregular=True
-    )
+    done = work.call("commit", None, [Arg(0), token], [REQUEST, TOKEN], [TOKEN], exported=document, irregular=True)
     return rig.ready(work, done, ident=next(_idents))
 
 
@@ -135,9 +131,7 @@ TYPES = ["key<fry>", "bfloat16", "bool", "complex64", "int64"]
 @pytest.mark.parametrize("dtype", TYPES)
 def test_arrays_of_every_type_can_be_saved(rig: Rig, dtype: str) -> None:
     look = value((8,), ("x",), dtype)
-    raw = np.arange(8 * shard_io.numpy_dtype(dtype).itemsize, dtype=np.uint8) % (
-        2 if dtype == "bool" else 100
-    )
+    raw = np.arange(8 * shard_io.numpy_dtype(dtype).itemsize, dtype=np.uint8) % (2 if dtype == "bool" else 100)
     array = raw.view(shard_io.numpy_dtype(dtype))
     step = 20 + TYPES.index(dtype)
     save(rig, look, array, step)
@@ -230,9 +224,7 @@ def test_an_array_that_is_donated_during_its_save_is_saved_as_it_was(
     np.testing.assert_array_equal(rig.array(made[0], layout(ROWS)), ARRAY + ARRAY.sum())
 
 
-def test_without_memory_for_both_the_gang_waits_for_the_copy(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_memory_for_both_the_gang_waits_for_the_copy(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     saves = rig.devices._checkpoints
     gate = Gate(saves._pieces)
     monkeypatch.setattr(saves, "_pieces", gate)
@@ -274,9 +266,7 @@ def test_an_abandoned_save_is_not_reported(rig: Rig, monkeypatch: pytest.MonkeyP
     assert not [event for event in rig.seen if isinstance(event, e.Finished) and event.seq == seq]
 
 
-def test_a_save_that_is_not_copied_when_its_world_ends_is_lost(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_save_that_is_not_copied_when_its_world_ends_is_lost(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "is_there", lambda array: False)
     seq, _ = rig.launch(saving(rig, ROWS), 0, [request(rig, 64), rig.received(layout(ROWS), ARRAY)])
     rig.settle()
@@ -288,9 +278,7 @@ def test_a_save_that_is_not_copied_when_its_world_ends_is_lost(
 # --- errors -------------------------------------------------------------------------------------------------------
 
 
-def test_a_save_that_fails_says_why_and_leaves_nothing(
-    rig: Rig, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_save_that_fails_says_why_and_leaves_nothing(rig: Rig, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(folder: Path, *args: Any, **kwargs: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         raise documents.CheckpointError(f"checkpoint {folder}: No space left on device")

@@ -42,8 +42,7 @@ class Member:
     def forming(self, epoch: int, address: str, hosts: list[int]) -> None:
         devices = {host: range(host * PER_HOST, (host + 1) * PER_HOST) for host in hosts}
         self.rig.devices.reform(
-            e.Reform(epoch, tuple((h, h + 1) for h in hosts), ()),
-            WorldSpec(epoch, address, hosts, self.host, devices),
+            e.Reform(epoch, tuple((h, h + 1) for h in hosts), ()), WorldSpec(epoch, address, hosts, self.host, devices)
         )
 
     def layout(self, hosts: list[int], size: int) -> Layout:
@@ -97,13 +96,7 @@ class Member:
             return x
 
         work = Work((where.place.size,), split)
-        work.call(
-            "long",
-            jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x")),
-            [Arg(0)],
-            [split],
-            [split],
-        )
+        work.call("long", jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x")), [Arg(0)], [split], [split])
         self.plans += 1
         plan = work.plan(where.place, Out(0), ident=self.plans)
         self.rig.devices.compile(e.CompileCode(plan.id, 0, ()), plan, work.blobs)
@@ -126,10 +119,7 @@ class Member:
     def read(self, name: str) -> dict[str, list[float]]:
         number, where = self.buffers[name]
         shards = Shards(where)
-        return {
-            str(shards.ordinal(index)): part.tolist()
-            for index, part in self.rig.devices.shards(number).items()
-        }
+        return {str(shards.ordinal(index)): part.tolist() for index, part in self.rig.devices.shards(number).items()}
 
     def usage(self) -> dict[str, int]:
         return dict(self.rig.usage())

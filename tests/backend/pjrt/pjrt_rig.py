@@ -48,9 +48,7 @@ def blob(
     abstract = AbstractMesh(mesh, names, axis_types=(AxisType.Auto,) * len(mesh))
 
     def lies(each: Value) -> Any:
-        return NamedSharding(
-            abstract, P(*(tuple(names[axis] for axis in axes) for axes in each.sharding.dims))
-        )
+        return NamedSharding(abstract, P(*(tuple(names[axis] for axis in axes) for axes in each.sharding.dims)))
 
     shape: Any = jax.ShapeDtypeStruct
     looks = [shape(each.shape, dtype_of(each.dtype), sharding=lies(each)) for each in inputs]
@@ -88,9 +86,7 @@ class Work:
 
     def plan(self, place: Place, *results: Arg | Out, ident: int = 1) -> Plan:
         slices = (SliceSpec("all", place.size, self.mesh),)
-        program = Program(
-            "test", slices, tuple(self.computations), self.args, tuple(self.nodes), tuple(results)
-        )
+        program = Program("test", slices, tuple(self.computations), self.args, tuple(self.nodes), tuple(results))
         layouts = [Layout(v.shape, v.dtype, place, self.mesh, v.sharding) for v in self.args]
         return lower(program, [place], layouts, ident=ident)
 
@@ -178,9 +174,7 @@ class Rig:
         assert isinstance(gang, Gang)
         seq, outputs = self.seq(), tuple(self.buffer() for _ in gang.outputs)
         donated = tuple(inputs[gang.inputs.index(slot)] for slot in gang.donated) if donate else ()
-        self.devices.launch(
-            e.Launch(seq, 1, step, tuple(inputs), outputs, donated, sizes, placeholders, ()), plan
-        )
+        self.devices.launch(e.Launch(seq, 1, step, tuple(inputs), outputs, donated, sizes, placeholders, ()), plan)
         return seq, outputs
 
     def run(self, plan: Plan, *arguments: int) -> list[int]:

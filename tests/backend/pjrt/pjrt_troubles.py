@@ -300,11 +300,7 @@ def test_layouts_of_a_gang_are_matched_by_slot(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("text", "together", "code"),
     [
-        (
-            "INTERNAL: [/gloo/transport/tcp/pair.cc:552] Connection closed by peer [127.0.0.1]:4242",
-            True,
-            "peer",
-        ),
+        ("INTERNAL: [/gloo/transport/tcp/pair.cc:552] Connection closed by peer [127.0.0.1]:4242", True, "peer"),
         ("UNAVAILABLE: Socket closed", True, "peer"),
         ("INTERNAL: NCCL operation ncclGroupEnd() failed", True, "peer"),
         ("my check of peer 3 failed", False, "user"),
@@ -312,9 +308,7 @@ def test_layouts_of_a_gang_are_matched_by_slot(rig: Rig) -> None:
         ("x must not be negative", True, "user"),
     ],
 )
-def test_a_failure_is_blamed_on_a_peer_only_where_there_are_peers(
-    text: str, together: bool, code: str
-) -> None:
+def test_a_failure_is_blamed_on_a_peer_only_where_there_are_peers(text: str, together: bool, code: str) -> None:
     assert jax_errors.of(ValueError(text), together=together).code == code
 
 
@@ -327,10 +321,7 @@ NEWER = "[external/xla++third_party_ext+gloo/gloo/transport/tcp"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            f"UNKNOWN: Gloo all-reduce failed: {PAIR} Connection closed by peer [198.19.7.1]:28058",
-            f"{LOST} (closed)",
-        ),
+        (f"UNKNOWN: Gloo all-reduce failed: {PAIR} Connection closed by peer [198.19.7.1]:28058", f"{LOST} (closed)"),
         (
             f"UNKNOWN: Gloo all-reduce failed: {NEWER}/pair.cc:547] Connection closed by peer [198.19.7.1]:28058",
             f"{LOST} (closed)",
@@ -352,10 +343,7 @@ NEWER = "[external/xla++third_party_ext+gloo/gloo/transport/tcp"
             f"UNKNOWN: Gloo context initialization failed: {PAIR} timed out connecting: SO_ERROR: Connection refused",
             f"{NOT_MADE} (refused)",
         ),
-        (
-            "UNKNOWN: Gloo context initialization failed: Connect timeout [127.0.0.1]:4242",
-            f"{NOT_MADE} (timed out)",
-        ),
+        ("UNKNOWN: Gloo context initialization failed: Connect timeout [127.0.0.1]:4242", f"{NOT_MADE} (timed out)"),
         ("my igloo failed: it melted", "my igloo failed: it melted"),
     ],
 )

@@ -42,9 +42,7 @@ class RawClient:
             raise Failed(said.blame)
         return number, said.about
 
-    async def ask(
-        self, artifact: bytes, picks: Sequence[int], question: str = "", name: str = "probe"
-    ) -> bytes:
+    async def ask(self, artifact: bytes, picks: Sequence[int], question: str = "", name: str = "probe") -> bytes:
         """What the code's first host says, before there is a program that can run."""
         code = StableHLOCode(artifact, compile_options(len(picks)), question)
         return (await self.told(*self._program(name, code, picks, (), (), ())))[1]
@@ -61,9 +59,7 @@ class RawClient:
         donate: tuple[int, ...],
     ) -> tuple[Program, bytes]:  # fmt: skip
         blob = code.encode()
-        takes, makes = (
-            tuple(Value(v.shape, v.dtype, 1, v.sharding) for v in each) for each in (takes, makes)
-        )
+        takes, makes = (tuple(Value(v.shape, v.dtype, 1, v.sharding) for v in each) for each in (takes, makes))
         node = Node(name, 0, 1, tuple(map(Arg, range(len(takes)))), takes, makes, donate)
         computation = Computation(name, hash_of(blob), 1000, code=hash_of(blob))
         results = tuple(Out(0, at) for at in range(len(makes)))
@@ -77,9 +73,7 @@ class RawClient:
         node = Node("move", 0, 2, (Arg(0),), (there,), (there,))
         computation = Computation("move", hash_of(blob), 1000, code=hash_of(blob))
         slices = (self.whole, self.sub(source), self.sub(target))
-        return (await self.told(Program("move", slices, (computation,), (here,), (node,), (Out(0),)), blob))[
-            0
-        ]
+        return (await self.told(Program("move", slices, (computation,), (here,), (node,), (Out(0),)), blob))[0]
 
     async def put(self, like: Value, picks: Sequence[int], array: Any) -> int:
         offers: list[Any] = []
@@ -111,10 +105,6 @@ class RawClient:
 
     async def get(self, buffer: int) -> Any:
         request = self.user.call(lambda client, now: client.get(buffer, now))
-        transfer = await self.user.until(
-            lambda effect: isinstance(effect, e.GetStarted) and effect.request == request
-        )
-        await self.user.until(
-            lambda effect: isinstance(effect, e.Received) and effect.transfer == transfer.transfer
-        )
+        transfer = await self.user.until(lambda effect: isinstance(effect, e.GetStarted) and effect.request == request)
+        await self.user.until(lambda effect: isinstance(effect, e.Received) and effect.transfer == transfer.transfer)
         return self.user.remote.taken(request)

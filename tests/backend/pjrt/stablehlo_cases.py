@@ -97,12 +97,7 @@ def test_a_program_of_all_devices_takes_and_makes_sharded_arrays(rig: Rig) -> No
 
 
 @pytest.mark.parametrize(
-    "place",
-    [
-        line(0, 2, 2),
-        Place(0, (Grid(5, (1,), (1,)), Grid(1, (1,), (1,)))),
-        Place(0, (Grid(0, (2, 4), (1, 2)),)),
-    ],
+    "place", [line(0, 2, 2), Place(0, (Grid(5, (1,), (1,)), Grid(1, (1,), (1,)))), Place(0, (Grid(0, (2, 4), (1, 2)),))]
 )
 def test_a_place_may_be_any_devices_in_any_order(rig: Rig, place: Place) -> None:
     mesh = (place.size,)
@@ -112,9 +107,7 @@ def test_a_place_may_be_any_devices_in_any_order(rig: Rig, place: Place) -> None
     np.testing.assert_array_equal(found, ARRAY * 2 + np.arange(8)[:, None])
 
 
-@pytest.mark.parametrize(
-    "dtype", ["int4", "uint4", "bfloat16", "float8_e4m3fn", "bool", "complex128", "int64"]
-)
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "bfloat16", "float8_e4m3fn", "bool", "complex128", "int64"])
 def test_arrays_of_many_types_pass_through(rig: Rig, dtype: str) -> None:
     like = value((8,), ("x",), dtype)
     plan = ready(rig, raw("pass", lowered(lambda x: x[::-1], (8,), [like], [like]), (8,), [like], [like]))
@@ -231,9 +224,7 @@ def probe(program: bytes, mesh: tuple[int, ...], question: str = "") -> Work:
     return raw("probe", program, mesh, [], [], question=question)
 
 
-def test_a_probe_is_told_what_only_compiling_tells_and_the_program_behind_it_is_not_compiled_again(
-    rig: Rig,
-) -> None:
+def test_a_probe_is_told_what_only_compiling_tells_and_the_program_behind_it_is_not_compiled_again(rig: Rig) -> None:
     program = lowered(lambda x: (x.T, x.sum()), MESH, [ROWS])
     before = rig.usage()["compiled"]
     plan, said = compiled(rig, probe(program, MESH))
@@ -282,10 +273,7 @@ def test_devices_and_layouts_are_told_without_a_program(rig: Rig) -> None:
     assert "asks 'platform' and has no program to run" in blame.cause
     works = raw("layouts", b"", (8,), [SPLIT, value((), dtype="int4")], [], question="layout")
     _, said = compiled(rig, works)
-    assert msgspec.msgpack.decode(said.about) in (
-        ["{1,0}", "{}"],
-        ["{1,0}", "{:E(4)}"],
-    )  # by jaxlib's version
+    assert msgspec.msgpack.decode(said.about) in (["{1,0}", "{}"], ["{1,0}", "{:E(4)}"])  # by jaxlib's version
 
 
 def test_nothing_is_told_to_who_does_not_ask(rig: Rig) -> None:
@@ -308,11 +296,7 @@ def test_a_plan_that_does_not_fit_the_program_is_refused_with_both(rig: Rig) -> 
         ([ROWS, ROWS], [ROWS, ROWS], "computation 'f' has 1 results, but the plan has 2"),
         ([ROWS, other], [ROWS], r"input 1 of computation 'f' is f32[8, 4], but the plan has int32[8, 4]"),
         ([ROWS, ROWS], [short], r"result 0 of computation 'f' is f32[8, 4], but the plan has float32[4, 4]"),
-        (
-            [ROWS, COLUMNS],
-            [ROWS],
-            "input 1 of computation 'f' is split as {devices=[4,2]<=[8]}, but the plan",
-        ),
+        ([ROWS, COLUMNS], [ROWS], "input 1 of computation 'f' is split as {devices=[4,2]<=[8]}, but the plan"),
         ([ROWS, ROWS], [WHOLE], "result 0 of computation 'f' is split as {devices=[4,2]<=[8]}, but the plan"),
     ):
         assert text in refused(rig, raw("f", program, MESH, takes, makes))
@@ -358,9 +342,7 @@ def test_code_that_takes_too_much_memory_is_refused(rig: Rig) -> None:
     codes: Any = rig.devices._codes._stablehlo
     codes._memory, known = 100, codes._memory
     try:
-        said = refused(
-            rig, raw("huge", lowered(add, (1,), [WHOLE, WHOLE]), (1,), [WHOLE, WHOLE], [WHOLE]), ONE
-        )
+        said = refused(rig, raw("huge", lowered(add, (1,), [WHOLE, WHOLE]), (1,), [WHOLE, WHOLE], [WHOLE]), ONE)
     finally:
         codes._memory = known
     assert "out of memory: computation 'huge' takes" in said
@@ -369,9 +351,7 @@ def test_code_that_takes_too_much_memory_is_refused(rig: Rig) -> None:
 # --- a cache, and other worlds -------------------------------------------------------------------------------------
 
 
-def test_an_executable_is_loaded_from_the_cache_and_a_damaged_one_compiled_again(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_an_executable_is_loaded_from_the_cache_and_a_damaged_one_compiled_again(rig: Rig, tmp_path: Path) -> None:
     codes: Any = rig.devices._codes._stablehlo
     codes._cache, before = ExecutableCache(tmp_path), codes._cache
     works = [

@@ -38,9 +38,7 @@ def lowered(
     abstract = AbstractMesh(mesh, names, axis_types=(AxisType.Auto,) * len(mesh))
 
     def lies(each: Value) -> Any:
-        return NamedSharding(
-            abstract, P(*(tuple(names[axis] for axis in axes) for axes in each.sharding.dims))
-        )
+        return NamedSharding(abstract, P(*(tuple(names[axis] for axis in axes) for axes in each.sharding.dims)))
 
     shape: Any = jax.ShapeDtypeStruct
     looks = [shape(each.shape, dtype_of(each.dtype), sharding=lies(each)) for each in inputs]
@@ -78,7 +76,7 @@ def raw(
     code = StableHLOCode(program, compile_options(devices) if options is None else options, question)
     work.call(
         name, None, [Arg(at) for at in range(len(inputs))], inputs, outputs, donate=donate, exported=code.encode()
-    )  # fmt: skip
+    )
     return work
 
 

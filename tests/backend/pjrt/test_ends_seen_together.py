@@ -34,7 +34,7 @@ def ends(enqueued: Sequence[int], devices: Sequence[Sequence[int]], seen: int) -
     for number, (begun, mine) in enumerate(zip(enqueued, devices, strict=True)):
         flight = Flight(
             number, Token(over), (), multi=False, together=False, name="g", run=0, enqueued=begun, devices=mine
-        )  # fmt: skip
+        )
         completions.add(flight)
     clock[0] = seen
     over.set()

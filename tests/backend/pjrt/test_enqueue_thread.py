@@ -152,9 +152,7 @@ async def test_nobody_looks_while_the_thread_has_nothing_to_do() -> None:
 async def test_while_reading_changes_hands_every_frame_is_taken_once_and_in_order(seed: int) -> None:
     async with a_host() as (host, there):
         chance = random.Random(seed)
-        sent = [
-            packet(b"%d" % number, chance.randbytes(chance.choice([0, 0, 100_000]))) for number in range(300)
-        ]
+        sent = [packet(b"%d" % number, chance.randbytes(chance.choice([0, 0, 100_000]))) for number in range(300)]
         for each in sent:
             say(there, each)
             if chance.random() < 0.1:
@@ -180,9 +178,7 @@ async def test_a_stream_that_ends_while_frames_are_left_is_let_go(attempt: int) 
     async with a_host() as (host, there):
         await until(lambda: host.lent.fileno() >= 0)
         host.here.connection._arrived = host.take_one_at_a_time
-        host.take = lambda message: (
-            there.connection._sock.shutdown(socket.SHUT_WR) if message == b"0" else None
-        )
+        host.take = lambda message: there.connection._sock.shutdown(socket.SHUT_WR) if message == b"0" else None
         say(there, *(packet(b"%d" % number) for number in range(50)))
         await until(host.here.connection.over.is_set)
 
@@ -290,9 +286,7 @@ async def test_a_stream_is_not_closed_while_the_thread_reads_it() -> None:
         assert not host.here.connection.over.is_set()
         go_on.set()
         await host.here.over()
-        assert [each.message for each in host.here.frames] == [
-            b"one"
-        ]  # nothing is taken from a closed stream
+        assert [each.message for each in host.here.frames] == [b"one"]  # nothing is taken from a closed stream
 
 
 async def test_the_next_stream_is_read_instead_of_one_that_was_given_up() -> None:

@@ -25,14 +25,12 @@ def test_all_cases_pass_in_a_child_process() -> None:
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *files]
     ran = subprocess.run(
         words, cwd=ROOT, env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )  # fmt: skip
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert " passed" in ran.stdout
 
 
 def test_each_file_of_cases_is_among_those_that_run() -> None:
     here = Path(__file__).parent
-    with_tests = {
-        path.stem for path in here.glob("*.py") if "\ndef test_" in path.read_text(encoding="utf-8")
-    }
+    with_tests = {path.stem for path in here.glob("*.py") if "\ndef test_" in path.read_text(encoding="utf-8")}
     assert {name for name in with_tests if not name.startswith("test_")} == set(CASES)

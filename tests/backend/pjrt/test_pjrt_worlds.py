@@ -104,10 +104,7 @@ def test_the_coordination_process_prints_its_port_and_ends_when_its_input_closes
 
 @pytest.mark.parametrize(
     ("words", "text"),
-    [
-        (["--members", "0"], "a world has at least one"),
-        (["--members", "1", "--bind", "203.0.113.1"], "203.0.113.1"),
-    ],
+    [(["--members", "0"], "a world has at least one"), (["--members", "1", "--bind", "203.0.113.1"], "203.0.113.1")],
 )
 def test_a_coordination_process_that_cannot_start_says_why(words: list[str], text: str) -> None:
     ran = subprocess.run(

@@ -121,9 +121,7 @@ def test_an_argument_may_be_given_away_or_kept_by_programs_with_the_same_code(se
     async def work(client: RawClient) -> None:
         program = lowered(lambda x, y: x + y, (DEVICES,), [SPLIT, SPLIT], [SPLIT], donate_argnums=0)
         keeping = await client.program(program, everywhere, [SPLIT, SPLIT], [SPLIT], name="keeping")
-        giving = await client.program(
-            program, everywhere, [SPLIT, SPLIT], [SPLIT], donate=(0,), name="giving"
-        )
+        giving = await client.program(program, everywhere, [SPLIT, SPLIT], [SPLIT], donate=(0,), name="giving")
         x, y = await client.put(SPLIT, everywhere, ARRAY), await client.put(SPLIT, everywhere, ARRAY + 1)
         for _ in range(2):
             (made,) = await client.run(keeping, x, y)
@@ -168,17 +166,9 @@ def test_a_program_with_a_token_returns_its_arrays(session: Session) -> None:
     session.run(work)
 
 
-def test_an_array_moves_to_other_devices_of_the_same_host_of_another_one_and_in_another_order(
-    session: Session,
-) -> None:
+def test_an_array_moves_to_other_devices_of_the_same_host_of_another_one_and_in_another_order(session: Session) -> None:
     async def work(client: RawClient) -> None:
-        for source, target in (
-            ((0,), (1,)),
-            ((0,), (3,)),
-            ((2, 3), (3, 2)),
-            ((0, 1), (1, 2)),
-            ((0, 1, 2, 3), (2, 0)),
-        ):
+        for source, target in (((0,), (1,)), ((0,), (3,)), ((2, 3), (3, 2)), ((0, 1), (1, 2)), ((0, 1, 2, 3), (2, 0))):
             same = lowered(lambda x: x, (len(target),), [SPLIT], [SPLIT])
             number = await client.moving(same, SPLIT, source, target)
             x = await client.put(SPLIT, source, ARRAY)
@@ -196,16 +186,10 @@ def test_code_that_is_refused_or_ends_the_compiler_is_told_and_the_agents_live(s
         assert "the code of computation 'guess' is refused: it calls 'never_heard_of'" in str(caught.value)
         with pytest.raises(Failed) as caught:
             await client.ask(artifact(DEADLY), [3], name="deadly")
-        assert "computation 'deadly' cannot be compiled: the compiler's process was ended by" in str(
-            caught.value
-        )
+        assert "computation 'deadly' cannot be compiled: the compiler's process was ended by" in str(caught.value)
         with pytest.raises(Failed, match="is split as"):
             await client.program(
-                lowered(lambda x: x, (DEVICES,), [SPLIT], [SPLIT]),
-                range(DEVICES),
-                [WHOLE],
-                [WHOLE],
-                name="unlike",
+                lowered(lambda x: x, (DEVICES,), [SPLIT], [SPLIT]), range(DEVICES), [WHOLE], [WHOLE], name="unlike"
             )
         for agent in session.real.agents.values():
             assert agent.process.poll() is None
@@ -245,9 +229,7 @@ def test_a_registered_program_runs_again_when_an_agent_was_lost_and_came_back(se
 
     async def work(client: RawClient) -> None:
         everywhere = range(DEVICES)
-        number = await client.program(
-            lowered(psum, (DEVICES,), [SPLIT]), everywhere, [SPLIT], [SPLIT, value(())]
-        )
+        number = await client.program(lowered(psum, (DEVICES,), [SPLIT]), everywhere, [SPLIT], [SPLIT, value(())])
         alone = await client.program(lowered(lambda x: x + 4, (1,), [WHOLE]), [3], [WHOLE], [WHOLE])
         before = await client.run(number, ARRAY.tobytes())
         session.real.agents[1].kill()

@@ -94,9 +94,7 @@ def test_what_is_free_keeps_nothing_alive(store: Store) -> None:
 
 Step = tuple[str, int, int]
 steps = st.lists(
-    st.tuples(
-        st.sampled_from(("make", "get", "free", "read", "spoil")), st.integers(0, 40), st.integers(1, 8)
-    ),
+    st.tuples(st.sampled_from(("make", "get", "free", "read", "spoil")), st.integers(0, 40), st.integers(1, 8)),
     max_size=40,
 )
 
@@ -109,9 +107,7 @@ def test_a_store_holds_what_it_would_hold_one_by_one(script: list[Step]) -> None
         match what:
             case "make":
                 arrays = made(store, first, 0, count)
-                model |= {
-                    name: (at, array) for at, (name, array) in enumerate(zip(names, arrays, strict=True))
-                }
+                model |= {name: (at, array) for at, (name, array) in enumerate(zip(names, arrays, strict=True))}
             case "get":
                 held = store.get(first)
                 assert (None if held is None else held.array) == model.get(first, (0, None))[1]
@@ -126,8 +122,6 @@ def test_a_store_holds_what_it_would_hold_one_by_one(script: list[Step]) -> None
             case _:
                 there = [model.get(name, (-1, None)) for name in names]
                 found = store.arrays(first, count, [LAYOUTS[at] for at, _ in there])
-                assert found == (
-                    None if any(array is None for _, array in there) else [array for _, array in there]
-                )
+                assert found == (None if any(array is None for _, array in there) else [array for _, array in there])
         assert len(store) == len(model)
         assert store.bytes.get(0, 0) == sum(shard_bytes(LAYOUTS[at]) for at, _ in model.values())

@@ -56,9 +56,7 @@ def compiled(plan: Plan, number: int, blobs: dict[str, bytes]) -> str:
     code = plan.codes[number]
     gang = plan.steps[code.step]
     assert isinstance(gang, Gang)
-    inputs, outputs = (
-        tuple(plan.slots[slot].layout for slot in slots) for slots in (gang.inputs, gang.outputs)
-    )
+    inputs, outputs = (tuple(plan.slots[slot].layout for slot in slots) for slots in (gang.inputs, gang.outputs))
     made, lowered = lower(tpus(gang), code, gang, inputs, outputs, blobs)
     for each in lowered:
         each.compile()
@@ -70,9 +68,7 @@ def tpus(gang: Gang) -> WorldMembership:
     from jax.experimental import topologies
 
     wanted = find(example("v5e", gang.place.size))
-    options = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in wanted.options.items()
-    }
+    options = {key: tuple(value) if isinstance(value, list) else value for key, value in wanted.options.items()}
     devices = topologies.get_topology_desc(platform="tpu", topology_name=wanted.name, **options).devices
     world = WorldMembership()
     numbers = sorted(gang.place.devices())

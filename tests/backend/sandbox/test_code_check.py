@@ -60,9 +60,7 @@ def plain(fn: Callable[[Any], Any], devices: int = 1) -> bytes:
     return blob(fn, (devices,), [ROWS], [ROWS])
 
 
-def plan_of(
-    code: bytes, name: str = "step", devices: int = 1, base: int = 0
-) -> tuple[Plan, dict[str, bytes]]:
+def plan_of(code: bytes, name: str = "step", devices: int = 1, base: int = 0) -> tuple[Plan, dict[str, bytes]]:
     work = Work((devices,), ROWS)
     work.call(name, None, [Arg(0)], [ROWS], [ROWS], exported=code)
     return work.plan(line(0, base, devices), Out(0)), work.blobs
@@ -146,11 +144,7 @@ def test_callbacks_into_python_are_always_refused(gate: CodeGate) -> None:
     said = refusal(gate, calling(CALLBACK), "sneaky")
     assert said.startswith("the code of computation 'sneaky' is refused: it calls back into Python")
     assert "never allowed" in said
-    for name in (
-        "xla_python_gpu_callback",
-        "xla_ffi_partitioned_python_cpu_callback",
-        "CustomSPMDPartitioning",
-    ):
+    for name in ("xla_python_gpu_callback", "xla_ffi_partitioned_python_cpu_callback", "CustomSPMDPartitioning"):
         assert "never allowed" in targets.objection(name, (name,))
     with pytest.raises(ValueError, match=f"--allow-custom-call {CALLBACK}"):
         CodeGate(Rules((CALLBACK,)), "cpu", None)
@@ -298,9 +292,7 @@ def test_a_child_that_does_not_answer_is_ended_and_the_computation_is_named(good
     try:
         said = refusal(hasty, good, "endless")
         assert said.startswith("the code of computation 'endless' was not ")
-        assert (
-            "within 0.001 s, which is the limit for clients' code here (--check-seconds of the agent)" in said
-        )
+        assert "within 0.001 s, which is the limit for clients' code here (--check-seconds of the agent)" in said
         assert pid_of(hasty) == 0
     finally:
         hasty.checkers.close()
@@ -325,10 +317,7 @@ def test_a_check_is_interrupted_when_nobody_wants_the_code_and_the_next_goes_on(
         os.kill(child, signal.SIGSTOP)
         with asking(gate, fresh(), "unwanted") as said:
             assert gate.checkers.interrupt()
-        assert (
-            "computation 'unwanted' cannot be compiled: the compiler's process was ended by SIGKILL"
-            in said[0]
-        )
+        assert "computation 'unwanted' cannot be compiled: the compiler's process was ended by SIGKILL" in said[0]
         check(gate, good)
     finally:
         gate.checkers.close()

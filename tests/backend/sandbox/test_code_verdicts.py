@@ -43,9 +43,7 @@ def test_code_is_checked_once_on_a_machine(tmp_path: Path, good: bytes) -> None:
             gate.checkers.close()
 
 
-def test_a_verdict_holds_only_for_the_same_rules_and_versions(
-    good: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_verdict_holds_only_for_the_same_rules_and_versions(good: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, _ = plan_of(good)
     gang = plan.steps[0]
     assert isinstance(gang, Gang)
@@ -61,9 +59,7 @@ def test_a_verdict_holds_only_for_the_same_rules_and_versions(
     assert len(others | {key(Rules())} - {here}) == 4
 
 
-def test_verdicts_outlive_a_process_unless_the_check_itself_failed(
-    tmp_path: Path,
-) -> None:
+def test_verdicts_outlive_a_process_unless_the_check_itself_failed(tmp_path: Path) -> None:
     fine, wrong = Verdict("refused", "why"), Verdict("room")
     for verdict in (wrong, fine):
         with Verdicts(tmp_path).about("key", PATIENCE) as slot:
@@ -120,9 +116,7 @@ def test_clients_are_trusted_where_only_the_owner_can_connect(words: str, truste
     assert (rules_of(chosen) is None) is trusted
 
 
-@pytest.mark.parametrize(
-    "words", [[], ["--trust-clients"], ["--no-trust-clients", "--allow-custom-call", "a"]]
-)
+@pytest.mark.parametrize("words", [[], ["--trust-clients"], ["--no-trust-clients", "--allow-custom-call", "a"]])
 def test_seaway_up_passes_its_trust_options_to_its_agents(words: list[str]) -> None:
     parser = argparse.ArgumentParser()
     cluster.add(parser.add_subparsers())
@@ -130,9 +124,7 @@ def test_seaway_up_passes_its_trust_options_to_its_agents(words: list[str]) -> N
 
 
 def test_options_set_what_code_may_call_and_how_much_it_may_take() -> None:
-    words = (
-        "--controller head:1 --allow-custom-call a --allow-custom-call b --check-seconds 5 --check-memory 7"
-    )
+    words = "--controller head:1 --allow-custom-call a --allow-custom-call b --check-seconds 5 --check-memory 7"
     assert rules_of(agent_cli.options().parse_args(words.split())) == Rules(("a", "b"), 5.0, 7)
     with pytest.raises(AccessRefused, match="--check-seconds"):
         rules_of(agent_cli.options().parse_args([*words.split(), "--check-seconds", "0"]))

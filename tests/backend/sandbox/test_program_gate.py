@@ -79,16 +79,12 @@ def test_what_a_child_compiled_runs_here(gate: ProgramGate) -> None:
     assert "HloModule jit_adding" in found.get_hlo_text()
 
 
-def test_a_program_that_breaks_the_compiler_is_an_error_and_the_next_one_compiles(
-    gate: ProgramGate,
-) -> None:
+def test_a_program_that_breaks_the_compiler_is_an_error_and_the_next_one_compiles(gate: ProgramGate) -> None:
     gate.check(adding(4), OPTIONS, (0,))
     before = pids(gate)
     found = fault(gate, artifact(BREAKS))
     assert found.code == StatusCode.INTERNAL
-    assert found.text.startswith(
-        "the compiler crashed on this program: its process was ended by SIGABRT: Check failed"
-    )
+    assert found.text.startswith("the compiler crashed on this program: its process was ended by SIGABRT: Check failed")
     assert pids(gate) == []
     assert fault(gate, artifact(BREAKS)).text == found.text
     assert pids(gate) == []  # nothing was started: it is known
@@ -96,9 +92,7 @@ def test_a_program_that_breaks_the_compiler_is_an_error_and_the_next_one_compile
     assert pids(gate) not in ([], before)
 
 
-def test_refusals_and_errors_of_the_compiler_are_those_of_the_child_which_lives_on(
-    gate: ProgramGate,
-) -> None:
+def test_refusals_and_errors_of_the_compiler_are_those_of_the_child_which_lives_on(gate: ProgramGate) -> None:
     gate.check(adding(6), OPTIONS, (0,))
     before = pids(gate)
     assert "calls back into Python" in fault(gate, artifact(calling("InspectSharding"))).text

@@ -92,9 +92,7 @@ def test_a_program_passes_and_so_does_every_question_about_it_without_another_lo
 def test_foreign_functions_are_those_of_the_list(gate: CodeGate) -> None:
     check(gate, step(plain(lambda x: x + jnp.linalg.cholesky(jnp.eye(8, dtype=x.dtype) * 4)[0])))
     said = refusal(gate, step(calling("never_heard_of"), name="guess"))
-    assert said.startswith(
-        "the code of computation 'guess' is refused: it calls 'never_heard_of', which is not"
-    )
+    assert said.startswith("the code of computation 'guess' is refused: it calls 'never_heard_of', which is not")
     assert "it calls back into Python" in refusal(gate, step(calling("xla_ffi_python_cpu_callback")))
 
 
@@ -123,9 +121,7 @@ DEADLY = """module @jit_f attributes {mhlo.num_partitions = 1 : i32, mhlo.num_re
 
 def test_a_program_that_ends_the_compiler_ends_only_the_child(gate: CodeGate) -> None:
     said = refusal(gate, step(artifact(DEADLY), name="deadly"))
-    assert said.startswith(
-        "computation 'deadly' cannot be compiled: the compiler's process was ended by SIGABRT"
-    )
+    assert said.startswith("computation 'deadly' cannot be compiled: the compiler's process was ended by SIGABRT")
     check(gate, step(plain(lambda x: x * 3)))
 
 

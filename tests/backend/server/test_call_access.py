@@ -13,15 +13,7 @@ from backend.node.calls import SERVICE
 from backend.wire.call_messages import PAIRS
 from tests.backend.cluster import cluster
 
-WORDS = (
-    "",
-    "Bearer ",
-    "Bearer guess",
-    "Bearer sesame ",
-    "bearer sesame",
-    "Bearer SESAME",
-    "Bearer Bearer sesame",
-)
+WORDS = ("", "Bearer ", "Bearer guess", "Bearer sesame ", "bearer sesame", "Bearer SESAME", "Bearer Bearer sesame")
 SHOWN: list[tuple[tuple[str, str | bytes], ...]] = [
     (),
     *((("authorization", words),) for words in WORDS),
@@ -32,9 +24,7 @@ SHOWN: list[tuple[tuple[str, str | bytes], ...]] = [
 
 
 def test_no_call_is_answered_without_the_token(tmp_path: Path) -> None:
-    async def refused(
-        channel: grpc.aio.Channel, name: str, shown: tuple[tuple[str, str | bytes], ...]
-    ) -> None:
+    async def refused(channel: grpc.aio.Channel, name: str, shown: tuple[tuple[str, str | bytes], ...]) -> None:
         # its message does not come
         call = channel.stream_unary(f"/{SERVICE}/{name}")(metadata=shown, timeout=20)
         with pytest.raises(grpc.aio.AioRpcError) as caught:

@@ -42,9 +42,7 @@ def test_the_jobset_starts_programs_with_options_that_they_have() -> None:
     hosted = agent_cli.options().parse_args(agent["command"][4:])
     assert f"i{ruling.islands - 1}" == "i1"
     assert hosted.island == "i$(SLICE)"
-    assert {each["name"] for each in agent["env"]} == set(
-        re.findall(r"\$\((\w+)\)", " ".join(agent["command"]))
-    )
+    assert {each["name"] for each in agent["env"]} == set(re.findall(r"\$\((\w+)\)", " ".join(agent["command"])))
     jobs = json.loads((DEPLOY / "jobset.json").read_text())["spec"]["replicatedJobs"]
     slices = jobs[1]
     assert (slices["replicas"], slices["template"]["spec"]["parallelism"]) == (ruling.islands, ruling.hosts)
@@ -86,9 +84,7 @@ def test_an_agent_finds_its_place_from_the_environment(env: dict[str, str], foun
 
 
 def test_contradictory_places_are_named() -> None:
-    with pytest.raises(
-        AccessRefused, match="TPU_WORKER_ID is 4, but TPU_WORKER_HOSTNAMES names only 2 hosts"
-    ):
+    with pytest.raises(AccessRefused, match="TPU_WORKER_ID is 4, but TPU_WORKER_HOSTNAMES names only 2 hosts"):
         seat({"TPU_WORKER_ID": "4", "TPU_WORKER_HOSTNAMES": "a,b"})
     with pytest.raises(AccessRefused, match="TPU_WORKER_ID='x' is no whole number"):
         seat({"TPU_WORKER_ID": "x"})
@@ -183,8 +179,7 @@ def test_an_invalid_file_is_named_with_the_mistake(tmp_path: Path, text: bytes, 
 def islands(*stated: str | None) -> Enrolment:
     """Islands of one host with two devices each. None: their memory is not stated."""
     table = [
-        {"name": f"i{number}", "hosts": 1, "devices_per_host": 2}
-        | ({} if memory is None else {"memory": memory})
+        {"name": f"i{number}", "hosts": 1, "devices_per_host": 2} | ({} if memory is None else {"memory": memory})
         for number, memory in enumerate(stated)
     ]
     return Enrolment(Cluster.from_table({"island": table}), lambda host: False)
@@ -199,9 +194,7 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("wanted", [{}, {"host": 0}, {"island": "i0"}])
-def test_an_agent_with_less_memory_than_the_file_says_is_refused_with_both_figures(
-    wanted: dict[str, Any],
-) -> None:
+def test_an_agent_with_less_memory_than_the_file_says_is_refused_with_both_figures(wanted: dict[str, Any]) -> None:
     enrolment = islands("16 GiB")
     with pytest.raises(CallError) as refused:
         enrolment.enrol(agent(8 * GIB, **wanted))
@@ -224,9 +217,7 @@ def test_an_agent_that_comes_back_with_less_memory_is_refused_too() -> None:
 def test_an_agent_takes_a_place_for_which_it_has_the_memory(caplog: pytest.LogCaptureFixture) -> None:
     enrolment = islands("16 GiB", "8 GiB")
     assert enrolment.enrol(agent(8 * GIB)) == 1
-    assert enrolment.enrol(agent(24 * GIB)) == 0, (
-        "memory beyond the stated amount is not used, and harms nothing"
-    )
+    assert enrolment.enrol(agent(24 * GIB)) == 0, "memory beyond the stated amount is not used, and harms nothing"
     assert warnings_in(caplog) == []
 
 
@@ -238,24 +229,19 @@ def test_devices_of_unknown_memory_are_taken_at_the_files_word_and_one_line_says
         assert enrolment.enrol(Enrol("a", start, "a", "tpu", "", 2, 0)) == 0
     (warning,) = warnings_in(caplog)
     assert (
-        "the cluster's file says 17179869184 bytes (16.00 GiB) for each of island 'i0', which is unchecked"
-        in warning
+        "the cluster's file says 17179869184 bytes (16.00 GiB) for each of island 'i0', which is unchecked" in warning
     )
 
 
 @pytest.mark.parametrize("platform", ["cpu", "timed"])
-def test_devices_without_memory_of_their_own_cause_no_warning(
-    platform: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_devices_without_memory_of_their_own_cause_no_warning(platform: str, caplog: pytest.LogCaptureFixture) -> None:
     assert islands("16 GiB").enrol(agent(0, platform)) == 0
     assert islands(None).enrol(agent(0, platform)) == 0
     assert warnings_in(caplog) == []
 
 
 @pytest.mark.parametrize("has", [8 * GIB, 80 * GIB])
-def test_a_memory_that_differs_from_the_assumed_default_is_named(
-    has: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_memory_that_differs_from_the_assumed_default_is_named(has: int, caplog: pytest.LogCaptureFixture) -> None:
     assert islands(None).enrol(agent(has)) == 0
     (warning,) = warnings_in(caplog)
     assert f"has {has} bytes" in warning

@@ -108,9 +108,7 @@ def test_the_commands_of_seaway_show_a_log_and_replay_it(
     assert "the same commands, to the byte" in said
     assert "order of island 'i0'" in said
     assert list((tmp_path / "trace").iterdir())
-    middle = next(
-        index for index, entry in enumerate(eventlogs.read(log).entries) if "Submit" in str(entry.event)
-    )
+    middle = next(index for index, entry in enumerate(eventlogs.read(log).entries) if "Submit" in str(entry.event))
     assert main(["replay", str(log), "--stop", str(middle)]) == 0
     said = capsys.readouterr().out
     assert "island 'i0': running, epoch 0, hosts 0-1" in said
@@ -134,9 +132,7 @@ def test_a_log_that_cannot_be_replayed_is_refused_by_name(
     (tmp_path / "short").write_bytes(data[: len(data) // 2])
     assert "was cut short" in refused("replay", str(tmp_path / "short"))
     harmed = gzip.decompress(data)
-    (tmp_path / "harmed").write_bytes(
-        gzip.compress(harmed[:2000] + bytes([harmed[2000] ^ 1]) + harmed[2001:])
-    )
+    (tmp_path / "harmed").write_bytes(gzip.compress(harmed[:2000] + bytes([harmed[2000] ^ 1]) + harmed[2001:]))
     assert "damaged" in refused("replay", str(tmp_path / "harmed"))
     last = len(eventlogs.read(log).entries) - 1
     assert f"events 0 to {last}" in refused("replay", str(log), "--stop", "999999")
@@ -190,9 +186,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_session_with_the_users_own_policy_is_replayed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_session_with_the_users_own_policy_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     done = subprocess.run(
         [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False
@@ -241,9 +235,7 @@ def test_a_difference_is_shown_with_the_events_before_it(log: Path) -> None:
 ROOM = 1 << 15  # bytes that a file may have; the kernel refuses more, as with a full disk
 
 
-def test_a_log_that_cannot_be_written_any_more_is_reported_everywhere_and_the_service_goes_on(
-    tmp_path: Path,
-) -> None:
+def test_a_log_that_cannot_be_written_any_more_is_reported_everywhere_and_the_service_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "run.log"
 
     async def work(found: Real) -> None:
@@ -311,7 +303,5 @@ def test_the_end_of_a_session_says_that_its_log_is_incomplete(tmp_path: Path) ->
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert re.match(rf"<string> \d+: the event log {path} could not be written any more", done.stdout)
-    assert done.stderr.count("could not be written any more") == 1, (
-        "as a line of the log, which is shown by default"
-    )
+    assert done.stderr.count("could not be written any more") == 1, "as a line of the log, which is shown by default"
     assert "Traceback" not in done.stderr

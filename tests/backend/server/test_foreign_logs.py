@@ -60,14 +60,7 @@ def test_what_a_log_names_is_neither_imported_nor_called(tmp_path: Path) -> None
     logs = [
         written(tmp_path / f"{number}.log", policy=policy, settings={"command": f"touch {mark}"})
         for number, policy in enumerate(
-            [
-                "os:system",
-                "evil:Evil",
-                "evil_policies:Evil",
-                "evil",
-                "core.schedule.policy:named",
-                "builtins:exec",
-            ]
+            ["os:system", "evil:Evil", "evil_policies:Evil", "evil", "core.schedule.policy:named", "builtins:exec"]
         )
     ]
     done = subprocess.run(
@@ -111,18 +104,14 @@ def test_settings_are_checked_before_a_policy_is_made(
         eventlogs.machine_of(eventlogs.read(path).about)
 
 
-def test_a_source_is_compared_before_a_policy_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_is_compared_before_a_policy_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "run.log", policy_source="0")
     never_called(monkeypatch)
     with pytest.raises(LogError, match="whose source has changed since"):
         eventlogs.machine_of(eventlogs.read(path).about)
 
 
-def test_a_policy_of_an_installed_package_is_made_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_policy_of_an_installed_package_is_made_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "acme", {"acme-broken": "Gone", "acme-needy": "needy", "acme-newest": "Newest"})
     monkeypatch.syspath_prepend(str(tmp_path))
     from acme_policies import Newest  # type: ignore[import-not-found]
@@ -165,11 +154,7 @@ ZEROS = bytes(1 << 20)
 
 
 @pytest.mark.parametrize(
-    ("first", "error"),
-    [
-        (b"", "this is not an event log: it starts with"),
-        (MAGIC, "it unpacks to more than"),
-    ],
+    ("first", "error"), [(b"", "this is not an event log: it starts with"), (MAGIC, "it unpacks to more than")]
 )
 def test_a_bomb_is_one_error_and_takes_bounded_memory(first: bytes, error: str, tmp_path: Path) -> None:
     path = bomb(tmp_path / "run.log", first, ZEROS, 600)

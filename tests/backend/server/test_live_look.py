@@ -44,12 +44,7 @@ async def test_it_tells_of_islands_hosts_clients_and_all_that_has_run(tmp_path: 
         seen = await look(found)
         assert seen.view is not None
         (island,) = seen.view.islands
-        assert (island.name, island.phase, island.policy, island.members) == (
-            "i0",
-            "running",
-            "Fifo",
-            ((0, 2),),
-        )
+        assert (island.name, island.phase, island.policy, island.members) == ("i0", "running", "Fifo", ((0, 2),))
         assert seen.connected == ((0, 2),)
         assert [each.agent for each in seen.hosts] == ["host-0", "host-1"]
         assert [each.name for each in seen.view.clients] == ["ann"]

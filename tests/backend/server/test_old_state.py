@@ -42,9 +42,7 @@ async def refused(found: Real) -> None:
     assert [each["agent"] for each in status["refused"]] == ["host 0"]
     assert OLD in status["refused"][0]["reason"]
     assert "add --forget" in status["refused"][0]["reason"]
-    assert any(
-        "host 0 does not obey this controller: it has served a start" in text for text in status["said"]
-    )
+    assert any("host 0 does not obey this controller: it has served a start" in text for text in status["said"])
     assert "seaway.controller ERROR host 0 does not obey" in (found.folder / "controller.log").read_text()
     assert not any(host["member"] for host in status["islands"][0]["hosts"])
 

@@ -160,10 +160,7 @@ def test_the_number_of_watchers_is_bounded(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(health, "WATCHERS", 2)
 
     async def work() -> None:
-        async with (
-            cluster(tmp_path, agents=False) as found,
-            Access().channel(found.server.address) as channel,
-        ):
+        async with cluster(tmp_path, agents=False) as found, Access().channel(found.server.address) as channel:
             watches = [channel.unary_stream(WATCH)(b"") for _ in range(2)]
             for watch in watches:
                 assert await watch.read() == health.encoded(health.SERVING)
@@ -282,9 +279,7 @@ def test_one_run_of_a_client_is_cancelled_and_the_others_go_on(tmp_path: Path) -
     asyncio.run(work())
 
 
-@pytest.mark.parametrize(
-    ("seconds", "floor"), [(600, 5_000_000_000), (30, 5_000_000_000), (2, 2_000_000_000)]
-)
+@pytest.mark.parametrize(("seconds", "floor"), [(600, 5_000_000_000), (30, 5_000_000_000), (2, 2_000_000_000)])
 def test_a_hard_bound_is_kept_as_given(seconds: float, floor: int) -> None:
     bounds = bounds_of(seconds)
     assert bounds.floor == floor

@@ -57,7 +57,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [("fifo", Fifo), ("stride:lead=3", Stride), ("Round-Robin:lead=2", RoundRobin), (" priority : age=2ms ", Priority)],
-)  # fmt: skip
+)
 def test_built_in_policies_go_by_name_with_options(text: str, kind: type[Policy]) -> None:
     make = policy_from(text)
     assert type(make()) is kind
@@ -86,9 +86,7 @@ def test_policy_files_of_the_same_name_are_kept_apart(here: Path) -> None:
     other = here / "other"
     other.mkdir()
     (other / "mine_here.py").write_text(MINE.replace("ready.best()", "ready.heads()[0]"))
-    one, two = (
-        type(policy_from(f"{path}:Mine")()) for path in (here / "mine_here.py", other / "mine_here.py")
-    )
+    one, two = (type(policy_from(f"{path}:Mine")()) for path in (here / "mine_here.py", other / "mine_here.py"))
     assert source_of(one) != source_of(two)
     again = type(policy_from("mine_here.py:Mine")())
     assert source_of(again) == source_of(one)
@@ -120,7 +118,7 @@ def test_policy_files_of_the_same_name_are_kept_apart(here: Path) -> None:
         ("mine_here.py:Picky", "Picky() raises TypeError: "),
         ("mine_here.py:Picky", "it is called without arguments; write a function that passes them"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_policy_is_refused_with_the_forms_that_are_valid(text: str, says: str, here: Path) -> None:
     path, before = list(sys.path), set(sys.modules)
     with pytest.raises(Impossible) as caught:

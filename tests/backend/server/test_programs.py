@@ -26,11 +26,7 @@ PATIENCE = 120.0  # seconds, on a busy machine
 
 def seaway(*words: str, code: int = 0) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "seaway", *words],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
+        [sys.executable, "-m", "seaway", *words], check=False, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == code, done.stderr
     return done.stdout if code == 0 else done.stderr
@@ -66,19 +62,14 @@ def agents_of(folder: Path) -> list[int]:
         if each.name.isdigit():
             pid = int(each.name)
             with suppress(OSError):  # it has ended
-                if title_of(pid).startswith("seaway agent ") and folder.name in os.readlink(
-                    f"/proc/{pid}/fd/2"
-                ):
+                if title_of(pid).startswith("seaway agent ") and folder.name in os.readlink(f"/proc/{pid}/fd/2"):
                     found.append(pid)
     return found
 
 
 def test_a_cluster_on_one_machine_comes_up_shows_its_status_and_ends(tmp_path: Path) -> None:
     log = str(tmp_path / "run.log")
-    with up(tmp_path, "--platform", "timed", "--hosts", "3", "--islands", "2", "--record", log) as (
-        process,
-        address,
-    ):
+    with up(tmp_path, "--platform", "timed", "--hosts", "3", "--islands", "2", "--record", log) as (process, address):
         found = status(address)
         assert [(island["name"], island["phase"], len(island["hosts"])) for island in found["islands"]] == [
             ("i0", "running", 3),

@@ -60,9 +60,7 @@ def kept(status: dict[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-async def test_a_restarted_controller_keeps_nothing_for_runs_that_the_restart_has_ended(
-    tmp_path: Path,
-) -> None:
+async def test_a_restarted_controller_keeps_nothing_for_runs_that_the_restart_has_ended(tmp_path: Path) -> None:
     async with driven(tmp_path, "Waits") as found:
         user = found.user()
         short, long = register(user, 3), register(user, 3, cost=20 * COST)

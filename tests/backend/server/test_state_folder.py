@@ -108,9 +108,7 @@ async def test_code_of_registered_programs_is_in_use(tmp_path: Path) -> None:
 
     def program(code: str) -> Program:
         made = chain(1, 2)
-        return msgspec.structs.replace(
-            made, computations=(msgspec.structs.replace(made.computations[0], code=code),)
-        )
+        return msgspec.structs.replace(made, computations=(msgspec.structs.replace(made.computations[0], code=code),))
 
     async with cluster(tmp_path, agents=False) as found:
         user = found.user()
@@ -211,9 +209,7 @@ def test_a_damaged_file_of_a_controller_is_refused_by_name(
 
 
 def test_a_file_of_an_earlier_version_which_has_no_sum_is_read(tmp_path: Path) -> None:
-    (tmp_path / "controller.json").write_text(
-        json.dumps({"starts": 4, "secret": "ab" * 32}), encoding="utf-8"
-    )
+    (tmp_path / "controller.json").write_text(json.dumps({"starts": 4, "secret": "ab" * 32}), encoding="utf-8")
     assert remembered(tmp_path)[:2] == (5, b"\xab" * 32)
     assert remembered(tmp_path)[:2] == (6, b"\xab" * 32)
 

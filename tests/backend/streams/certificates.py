@@ -17,9 +17,7 @@ def openssl(folder: Path, *words: str) -> None:
 def authority(folder: Path) -> Path:
     """A new CA, in this folder."""
     folder.mkdir()
-    openssl(
-        folder, "req", "-x509", *EC, "-days", "2", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca"
-    )
+    openssl(folder, "req", "-x509", *EC, "-days", "2", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
     return folder
 
 

@@ -29,18 +29,13 @@ from backend.wire.framing import (
 from core.link import Unreadable
 
 PATIENCE = 20.0  # seconds, after which a wait has failed
-LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
-    "asyncio": asyncio.new_event_loop,
-    "uvloop": new_loop,
-}
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop, "uvloop": new_loop}
 
 
 either_loop = pytest.mark.parametrize("loop", LOOPS)
 
 
-def drive(
-    work: Coroutine[Any, Any, None], factory: Callable[[], asyncio.AbstractEventLoop] = new_loop
-) -> None:
+def drive(work: Coroutine[Any, Any, None], factory: Callable[[], asyncio.AbstractEventLoop] = new_loop) -> None:
     """Runs the work. Errors that a loop would only log, such as those in callbacks, fail the test."""
     unhandled: list[dict[str, Any]] = []
 

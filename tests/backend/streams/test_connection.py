@@ -141,9 +141,7 @@ async def test_contents_are_loaded_in_a_thread_that_may_block() -> None:
         assert threads[0].startswith("contents")
 
 
-async def test_a_load_that_fails_sends_no_contents_and_the_stream_goes_on(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_load_that_fails_sends_no_contents_and_the_stream_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     def load() -> Contents:
         raise ValueError("the gang was abandoned")
 

@@ -114,9 +114,7 @@ def test_a_process_that_answers_otherwise_ends_in_one_clear_error(said: str, loo
     async def work() -> None:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        with pytest.raises(
-            ConnectionError, match=r"does not answer as a process|closed the connection"
-        ) as error:
+        with pytest.raises(ConnectionError, match=r"does not answer as a process|closed the connection") as error:
             await dial(address, Access(), "peer/1", "")
         assert "\n" not in str(error.value)
         async with asyncio.timeout(PATIENCE):

@@ -77,10 +77,7 @@ async def test_a_call_through_the_port_is_answered_and_a_refused_one_is_logged_w
 
 async def test_large_messages_pass_through_the_port_both_ways(tmp_path: Path) -> None:
     code = bytes(range(256)) * (24 << 12)  # 24 MiB
-    async with (
-        cluster(tmp_path, agents=False) as found,
-        Access().channel(found.server.address) as channel,
-    ):
+    async with cluster(tmp_path, agents=False) as found, Access().channel(found.server.address) as channel:
         kept: call_messages.KeepReply = await calls.ask(channel, Access(), call_messages.Keep(code))
         sent: call_messages.FindReply = await calls.ask(channel, Access(), call_messages.Find(kept.hash))
         assert sent.code == code
@@ -104,9 +101,7 @@ async def test_a_caller_of_grpc_that_leaves_at_once_is_still_known_by_its_addres
         assert refusals.address_of(inner) == mine
 
 
-def test_connections_of_grpc_are_bounded(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_connections_of_grpc_are_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(grpc_pipe, "MOST", 2)
     came: list[str] = []
     heard: list[bytes] = []
@@ -166,9 +161,7 @@ def test_the_last_words_of_the_grpc_server_reach_a_caller_that_reads_slowly(loop
     drive(work(), LOOPS[loop])
 
 
-def test_callers_of_grpc_send_no_more_bytes_a_second_than_the_loop_can_spare(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_callers_of_grpc_send_no_more_bytes_a_second_than_the_loop_can_spare(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     pipe = grpc_pipe.GrpcPipe(1, RefusalLogger())

@@ -73,9 +73,7 @@ async def test_a_refused_caller_reads_the_reason_although_it_goes_on_talking(loo
     async with port(SESAME) as found:
         caller = await found.caller(opening(token="a guess") + bytes(1 << 20))
         caller.writer.write_eof()
-        assert answer_in(await caller.heard()) == Answered(
-            versions.mine(), "token", "the token is wrong or missing"
-        )
+        assert answer_in(await caller.heard()) == Answered(versions.mine(), "token", "the token is wrong or missing")
 
 
 @either_loop
@@ -114,20 +112,20 @@ GARBAGE: dict[str, tuple[bytes, str, str]] = {
     "HTTP": (b"GET / HTTP/1.1\r\n\r\n", "malformed", NOT_OURS),
     "garbage": (MAGIC + b"\xff" * 40, "malformed", "no frame begins with 255"),
     "zeros": (MAGIC + bytes(40), "malformed", "no frame begins with 0"),
-    "a packet": (
-        MAGIC + framing.head(PACKET, b"x") + b"x", "malformed", "a stream does not begin with an opening",
-    ),
+    "a packet": (MAGIC + framing.head(PACKET, b"x") + b"x", "malformed", "a stream does not begin with an opening"),
     "no msgpack": (MAGIC + framing.head(OPENING, b"\xc1" * 20) + b"\xc1" * 20, "malformed", "this is no Opening"),
     "an opening of other types": (
-        MAGIC + framing.head(OPENING, b"\x81\xa4name\x07") + b"\x81\xa4name\x07", "malformed", "this is no Opening",
+        MAGIC + framing.head(OPENING, b"\x81\xa4name\x07") + b"\x81\xa4name\x07",
+        "malformed",
+        "this is no Opening",
     ),
-    "a large opening": (
-        MAGIC + HEAD.pack(OPENING, 16385, 0), "oversized", "a frame of 16,385 bytes; 16,384 may come",
-    ),
+    "a large opening": (MAGIC + HEAD.pack(OPENING, 16385, 0), "oversized", "a frame of 16,385 bytes; 16,384 may come"),
     "an opening with large contents": (
-        MAGIC + HEAD.pack(OPENING, 1, 32 << 20), "oversized", "a frame of 33,554,433 bytes",
+        MAGIC + HEAD.pack(OPENING, 1, 32 << 20),
+        "oversized",
+        "a frame of 33,554,433 bytes",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("said", GARBAGE)
@@ -148,9 +146,7 @@ async def test_a_caller_that_does_not_introduce_itself_is_closed_and_logged(
 
 @pytest.mark.parametrize("said", ["nothing", "half of how a stream begins", "no opening", "half an opening"])
 @either_loop
-async def test_a_caller_that_leaves_before_it_has_introduced_itself_is_forgotten(
-    said: str, loop: str
-) -> None:
+async def test_a_caller_that_leaves_before_it_has_introduced_itself_is_forgotten(said: str, loop: str) -> None:
     async with port() as found:
         caller = await found.caller(GARBAGE[said][0])
         caller.writer.write_eof()
@@ -199,10 +195,7 @@ async def test_silent_callers_beyond_a_number_close_the_oldest_of_the_busiest_ho
             assert not each.reader.at_eof()
             each.writer.write(opening())
             assert answer_in(await each.reader.read(1000)) == Answered(versions.mine())
-    assert (
-        "refused (busy) 127.0.0.3 for too many calls: a connection: 10 connections wait already"
-        in caplog.text
-    )
+    assert "refused (busy) 127.0.0.3 for too many calls: a connection: 10 connections wait already" in caplog.text
 
 
 async def test_an_honest_caller_gets_in_beside_more_silent_ones_than_there_is_room_for() -> None:

@@ -55,11 +55,7 @@ REQUESTS: dict[str, tuple[bytes, str, str]] = {
     "a request that is no msgpack": (asking(b"\xc1" * 10), "malformed", "this is no GangTimesReply"),
     "a packet": (asking(b"\x80", kind=PACKET), "malformed", "this is no GangTimesReply: a frame of kind 1"),
     "no frame": (asking() + b"\xff" * 10, "malformed", "no frame begins with 255"),
-    "a large request": (
-        asking() + HEAD.pack(REQUEST, 33 << 20, 0),
-        "oversized",
-        "a frame of 34,603,008 bytes",
-    ),
+    "a large request": (asking() + HEAD.pack(REQUEST, 33 << 20, 0), "oversized", "a frame of 34,603,008 bytes"),
 }
 
 

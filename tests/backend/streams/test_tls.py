@@ -52,9 +52,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @either_loop
-async def test_two_ends_with_certificates_of_one_ca_hear_each_other(
-    certificates: Certificates, loop: str
-) -> None:
+async def test_two_ends_with_certificates_of_one_ca_hear_each_other(certificates: Certificates, loop: str) -> None:
     async with port(certificates.ours) as found:
         connection = await found.dial("peer/1", certificates.also_ours)
         for sender, receiver in ((connection, found.taken[1]), (found.taken[1], connection)):
@@ -101,9 +99,7 @@ async def test_nothing_but_how_a_stream_begins_is_in_plain_text(certificates: Ce
 
 
 @either_loop
-async def test_a_wrong_token_is_refused_inside_tls_with_the_reason(
-    certificates: Certificates, loop: str
-) -> None:
+async def test_a_wrong_token_is_refused_inside_tls_with_the_reason(certificates: Certificates, loop: str) -> None:
     async with port(msgspec.structs.replace(certificates.ours, token="sesame")) as found:
         with pytest.raises(StreamRefused, match="the token is wrong or missing"):
             await found.dial("peer/1", certificates.also_ours)
@@ -209,9 +205,7 @@ async def test_a_caller_with_certificates_at_a_port_without_ends_in_one_clear_er
     assert "no frame begins with 22" in only_line(caplog)
 
 
-@pytest.mark.parametrize(
-    "said", [b"", b"\x16\x03\x01", b"\x16\x03\x01\x00\x05hello", b"\xff" * 100, opening()]
-)
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01", b"\x16\x03\x01\x00\x05hello", b"\xff" * 100, opening()])
 @either_loop
 @pytest.mark.usefixtures("impatient")
 async def test_bytes_that_are_no_handshake_are_refused(
@@ -236,9 +230,7 @@ def context(access: Access, most: ssl.TLSVersion) -> ssl.SSLContext:
     return made
 
 
-@pytest.mark.parametrize(
-    ("version", "spoken"), [(ssl.TLSVersion.TLSv1_2, False), (ssl.TLSVersion.TLSv1_3, True)]
-)
+@pytest.mark.parametrize(("version", "spoken"), [(ssl.TLSVersion.TLSv1_2, False), (ssl.TLSVersion.TLSv1_3, True)])
 async def test_tls_before_version_1_3_is_refused(
     certificates: Certificates, caplog: pytest.LogCaptureFixture, version: ssl.TLSVersion, spoken: bool
 ) -> None:
@@ -266,10 +258,7 @@ async def ends(certificates: Certificates) -> tuple[End, End]:
     """Two ends that have shaken hands; neither is started."""
     here, there = socket.socketpair()
     loop = asyncio.get_running_loop()
-    calls, serves = (
-        Tls(certificates.ours, serves=False, host="localhost"),
-        Tls(certificates.ours, serves=True),
-    )
+    calls, serves = (Tls(certificates.ours, serves=False, host="localhost"), Tls(certificates.ours, serves=True))
     for each in (here, there):
         each.setblocking(False)
     await asyncio.gather(calls.shake_hands(loop, here), serves.shake_hands(loop, there))
@@ -285,9 +274,7 @@ async def secured(certificates: Certificates) -> AsyncIterator[tuple[End, End]]:
 @either_loop
 async def test_large_contents_cross_both_ways_at_once(certificates: Certificates, loop: str) -> None:
     chance = random.Random(1)
-    there, back = (
-        [StreamFrame(PACKET, b"m", chance.randbytes(16 << 20)) for _ in range(2)] for _ in range(2)
-    )
+    there, back = ([StreamFrame(PACKET, b"m", chance.randbytes(16 << 20)) for _ in range(2)] for _ in range(2))
     async with secured(certificates) as (left, right):
         left.start()
         right.start()

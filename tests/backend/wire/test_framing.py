@@ -181,9 +181,7 @@ def test_what_comes_later_does_not_change_contents_that_were_taken() -> None:
 
 
 @pytest.mark.parametrize(("message", "contents"), [(0, 101), (101, 0), (60, 60), (0xFFFF_FFFF, 0xFFFF_FFFF)])
-def test_a_frame_that_is_too_large_is_refused_by_its_head_before_memory_is_taken(
-    message: int, contents: int
-) -> None:
+def test_a_frame_that_is_too_large_is_refused_by_its_head_before_memory_is_taken(message: int, contents: int) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(TooLarge, match=r"a frame of [\d,]+ bytes; 100 may come"):

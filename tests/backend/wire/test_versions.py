@@ -27,9 +27,7 @@ from tests.backend.test_faults import register, runs
 
 FIX = "install the same version on every machine of the cluster, and of its clients"
 OTHERS = "9.9 (protocol 0badc0de)"
-OF_OTHERS = (
-    f"import sys, backend.wire.versions as v; v.mine = lambda: {OTHERS!r}; from seaway.cli import main; "
-)
+OF_OTHERS = f"import sys, backend.wire.versions as v; v.mine = lambda: {OTHERS!r}; from seaway.cli import main; "
 
 
 class Other(Program):
@@ -54,9 +52,7 @@ def test_a_message_with_another_field_is_another_protocol_version() -> None:
     assert re.fullmatch(r"\S+ \(protocol [0-9a-f]{8}\)", mine())
 
 
-async def test_an_agent_of_another_version_is_refused_in_one_line_and_does_not_try_again(
-    tmp_path: Path,
-) -> None:
+async def test_an_agent_of_another_version_is_refused_in_one_line_and_does_not_try_again(tmp_path: Path) -> None:
     async with asyncio.timeout(240), real(tmp_path) as found:
         words = ("agent", "--controller", found.address, "--platform", "timed", "--name", "x")
         agent = Other(tmp_path / "other.log", *words)
@@ -140,9 +136,7 @@ ANSWERS: list[tuple[msgspec.Struct, msgspec.Struct | None]] = [
 
 
 @pytest.mark.parametrize(("request_", "answer"), ANSWERS)
-@pytest.mark.parametrize(
-    ("said", "called"), [("", "of an older version, which does not say which,"), ("9.9", "9.9")]
-)
+@pytest.mark.parametrize(("said", "called"), [("", "of an older version, which does not say which,"), ("9.9", "9.9")])
 def test_an_answer_of_another_version_is_not_read_either(
     request_: msgspec.Struct, answer: msgspec.Struct | None, said: str, called: str
 ) -> None:

@@ -43,9 +43,7 @@ class Session:
         return [each for each in self.client.handle(event, self.now) if not of_contents(each)]
 
     def note(self, *notes: Any) -> list[p.Command]:
-        return self.hear(
-            p.MessageReceived(p.CONTROLLER, notes[0] if len(notes) == 1 else p.ClientMessages(notes))
-        )
+        return self.hear(p.MessageReceived(p.CONTROLLER, notes[0] if len(notes) == 1 else p.ClientMessages(notes)))
 
     def sent(self) -> list[Any]:
         """Messages that left because of the calls just made."""
@@ -76,9 +74,7 @@ def test_results_have_names_at_once_and_the_call_leaves_at_once() -> None:
     assert session.client.register(program(), 0) == 1
     assert session.submit(b"x" * 16) == (1, (1,))
     assert session.submit(1) == (2, (2,))
-    assert session.sent() == [
-        p.Register(1, program()), p.Submit(1, 1, (b"x" * 16,), (1,)), p.Submit(2, 1, (1,), (2,)),
-    ]  # fmt: skip
+    assert session.sent() == [p.Register(1, program()), p.Submit(1, 1, (b"x" * 16,), (1,)), p.Submit(2, 1, (1,), (2,))]
 
 
 def test_unwanted_results_have_no_name() -> None:
@@ -189,13 +185,9 @@ def test_a_message_has_a_size_limit_and_releases_are_merged() -> None:
     for buffer in buffers:
         session.client.release((buffer,), 0)
     session.now = 10_000_000
-    assert session.hear(p.Wakeup()) == [
-        p.Send((p.CONTROLLER,), p.Calls((p.Put(2, X, SLICE), p.Put(3, X, SLICE))))
-    ]
+    assert session.hear(p.Wakeup()) == [p.Send((p.CONTROLLER,), p.Calls((p.Put(2, X, SLICE), p.Put(3, X, SLICE))))]
     session.now = 20_000_000
-    assert session.hear(p.Wakeup()) == [
-        p.Send((p.CONTROLLER,), p.Calls((p.Put(4, X, SLICE), p.Release((1, 2, 3, 4)))))
-    ]
+    assert session.hear(p.Wakeup()) == [p.Send((p.CONTROLLER,), p.Calls((p.Put(4, X, SLICE), p.Release((1, 2, 3, 4)))))]
 
 
 # --- bounds -----------------------------------------------------------------------------------------------

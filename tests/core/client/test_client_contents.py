@@ -88,9 +88,7 @@ def test_a_failed_put_is_not_sent_further() -> None:
     lost = p.Blame("host-lost", "host 1 was lost", host=1)
     said = client.handle(p.MessageReceived(p.CONTROLLER, p.ContentsReady((buffer,), lost)), 0)
     assert p.Sent(9) in said
-    spoilt = [
-        each.message for each in said if isinstance(each, p.Send) and isinstance(each.message, p.Spoilt)
-    ]
+    spoilt = [each.message for each in said if isinstance(each, p.Send) and isinstance(each.message, p.Spoilt)]
     assert [each.blame for each in spoilt] == [lost] * len(spoilt)
     assert spoilt
 
@@ -146,10 +144,7 @@ def test_a_put_is_sent_again_from_the_buffer_that_the_user_named() -> None:
     assert isinstance(buffer, int)
     client.submit(1, (buffer,), 0, retries=1)
     client.handle(
-        p.MessageReceived(
-            p.CONTROLLER, p.ClientMessages((p.ContentsReady((buffer,), LOST), p.Ended(1, LOST)))
-        ),
-        0,
+        p.MessageReceived(p.CONTROLLER, p.ClientMessages((p.ContentsReady((buffer,), LOST), p.Ended(1, LOST)))), 0
     )
     client.handle(p.Wakeup(), FIRST)
     said = client.handle(p.MessageReceived(p.CONTROLLER, p.PutAccepted(3, 9, where)), FIRST)

@@ -21,9 +21,7 @@ CUT_OFF = p.Disconnected(p.CONTROLLER, SILENCE)
 
 
 def calls_of(effects: list[Any]) -> list[Any]:
-    messages = [
-        each.message for each in effects if isinstance(each, p.Send) and each.peers == (p.CONTROLLER,)
-    ]
+    messages = [each.message for each in effects if isinstance(each, p.Send) and each.peers == (p.CONTROLLER,)]
     return [call for each in messages for call in (each.calls if isinstance(each, p.Calls) else (each,))]
 
 

@@ -24,11 +24,7 @@ class Play:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.session = Session(
-            pipe=random.choice((1, 2, 4)),
-            linger=50,
-            batch=random.choice((1, 3, 100)),
-            max_runs=5,
-            max_requests=3,
+            pipe=random.choice((1, 2, 4)), linger=50, batch=random.choice((1, 3, 100)), max_runs=5, max_requests=3
         )
         self.client = self.session.client
         # to the controller, unanswered
@@ -48,9 +44,7 @@ class Play:
     def step(self) -> None:
         random = self.random
         self.session.now += random.choice((0, 1, 20, 60))
-        move = random.choice(
-            ("submit", "submit", "put", "get", "release", "cancel", "note", "note", "break", "wake")
-        )
+        move = random.choice(("submit", "submit", "put", "get", "release", "cancel", "note", "note", "break", "wake"))
         getattr(self, "_" + move)()
         self.take(self.session.hear(p.Wakeup()))
         wake = self.client.next_wakeup()
@@ -113,11 +107,7 @@ class Play:
             name = self.known[kind].pop(self.random.randrange(len(self.known[kind])))
             self.transfers += 1
             moves = self.transfers, WHERE
-            notes = {
-                "runs": p.Ended(name),
-                "puts": p.PutAccepted(name, *moves),
-                "gets": p.GetAccepted(name, *moves),
-            }
+            notes = {"runs": p.Ended(name), "puts": p.PutAccepted(name, *moves), "gets": p.GetAccepted(name, *moves)}
             self.take(self.session.note(notes[kind]))
 
     def take(self, effects: list[p.Command]) -> None:

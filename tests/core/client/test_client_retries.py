@@ -111,9 +111,7 @@ def test_tries_are_bounded_and_further_apart_each_time_and_the_last_error_tells_
     session = retrying()
     run, results = session.submit(LITERAL)
     for number, wire in ((1, 1), (2, 2)):
-        assert session.note(p.Ended(wire, LOST)) == [
-            p.RunAgain(run, LOST, number, session.now + FIRST * number)
-        ]
+        assert session.note(p.Ended(wire, LOST)) == [p.RunAgain(run, LOST, number, session.now + FIRST * number)]
         session.wait()
     blame = p.Blame("host-lost", "host 1 was lost; it was run 3 times", host=1)
     assert session.note(p.Ended(3, LOST)) == [p.RunEnded(run, blame), p.BuffersReady(results, blame)]
@@ -136,10 +134,7 @@ def test_a_result_that_was_ready_and_is_made_again_is_the_same_future() -> None:
     session.note(p.Ended(run, LOST))
     session.wait()
     assert session.calls == [p.Release((first, second)), p.Submit(2, 1, (LITERAL,), (3, 4))]
-    assert session.note(p.ContentsReady((3, 4)), p.Ended(2)) == [
-        p.BuffersReady((first, second)),
-        p.RunEnded(run),
-    ]
+    assert session.note(p.ContentsReady((3, 4)), p.Ended(2)) == [p.BuffersReady((first, second)), p.RunEnded(run)]
 
 
 def test_a_released_result_is_not_made_again() -> None:
@@ -216,9 +211,7 @@ def test_a_result_that_was_donated_while_its_run_goes_on_may_be_made_again(lost:
         submits = [call for call in session.calls if isinstance(call, p.Submit)]
         assert submits == [p.Submit(3, 1, (LITERAL,), (3,)), p.Submit(4, 2, (3,), (4,))]
     else:
-        assert told == [
-            p.RunEnded(first), p.RunEnded(second, LOST, ((x, "donated"),)), p.BuffersReady(results, LOST),
-        ]  # fmt: skip
+        assert told == [p.RunEnded(first), p.RunEnded(second, LOST, ((x, "donated"),)), p.BuffersReady(results, LOST)]
 
 
 @pytest.mark.parametrize("donate", [(), (0,)])
@@ -254,9 +247,9 @@ def test_a_later_run_that_reads_the_result_is_submitted_again_behind_its_maker()
     session.wait()
     submits = [call for call in session.calls if isinstance(call, p.Submit)]
     assert submits == [p.Submit(3, 1, (LITERAL,), (3,)), p.Submit(4, 1, (3,), (4,))]
-    assert session.note(p.Ended(3), p.ContentsReady((3,)), p.Ended(4), p.ContentsReady((4,)))[
-        -1
-    ] == p.BuffersReady((y,))
+    assert session.note(p.Ended(3), p.ContentsReady((3,)), p.Ended(4), p.ContentsReady((4,)))[-1] == p.BuffersReady(
+        (y,)
+    )
 
 
 def test_a_run_without_retries_that_reads_a_lost_result_fails_for_good() -> None:
@@ -391,9 +384,7 @@ def test_a_get_of_a_result_that_is_made_again_waits_for_it() -> None:
     session = retrying()
     run, (result,) = session.submit(LITERAL)
     request = session.get(result)
-    assert session.note(p.Refused("get", request, LOST), p.Ended(run, LOST)) == [
-        p.RunAgain(run, LOST, 1, FIRST)
-    ]
+    assert session.note(p.Refused("get", request, LOST), p.Ended(run, LOST)) == [p.RunAgain(run, LOST, 1, FIRST)]
     session.wait()
     session.calls = []
     session.note(p.ContentsReady((2,)), p.Ended(2))

@@ -29,13 +29,9 @@ def steps_as_text(plan: Plan) -> list[str]:
     """Return a plan as lines of text: each step with what it reads, what it makes, and what it must follow."""
     lines = []
     for index, (step, after) in enumerate(zip(plan.steps, plan.after, strict=True)):
-        inputs, outputs = (
-            (step.inputs, step.outputs) if isinstance(step, Gang) else ((step.source,), (step.target,))
-        )
+        inputs, outputs = (step.inputs, step.outputs) if isinstance(step, Gang) else ((step.source,), (step.target,))
         ends = f"{' '.join(map(str, inputs))} -> {' '.join(map(str, outputs))}"
-        lines.append(
-            f"{index} {step.name}: {ends}" + (f" after {' '.join(map(str, after))}" if after else "")
-        )
+        lines.append(f"{index} {step.name}: {ends}" + (f" after {' '.join(map(str, after))}" if after else ""))
     return lines
 
 
@@ -78,14 +74,7 @@ def test_a_move_that_is_needed_twice_is_made_once() -> None:
     z = b.call("two", "t", [x, y])
     w = b.call("columns", "t", [x], wants=[".0"])
     plan = lowered(b.program(y, z, w))
-    assert [step.name for step in plan.steps] == [
-        "make",
-        "move to one",
-        "move to columns",
-        "one",
-        "two",
-        "columns",
-    ]
+    assert [step.name for step in plan.steps] == ["make", "move to one", "move to columns", "one", "two", "columns"]
     assert plan.slots[1].senders == (1, 2)
 
 
@@ -133,10 +122,7 @@ def test_an_exchange_is_a_sparse_move_with_its_bound() -> None:
     program = moe()
     plan = lowered(program)
     sparse = [step for step in plan.steps if isinstance(step, Move)]
-    assert [(step.name, step.sparse, step.node) for step in sparse] == [
-        ("to experts", True, 1),
-        ("back", True, 3),
-    ]
+    assert [(step.name, step.sparse, step.node) for step in sparse] == [("to experts", True, 1), ("back", True, 3)]
     assert plan.slots[sparse[0].target].layout.shape == (16, 8)
     routed = plan.steps[0]
     assert isinstance(routed, Gang)

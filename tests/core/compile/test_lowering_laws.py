@@ -15,14 +15,7 @@ from core.model.validate import validate
 from tests.core.build import Build
 from tests.laws import examples
 
-SPOTS = [
-    line(0, 0, 4),
-    line(0, 0, 2),
-    line(0, 2, 2),
-    Place(0, (Grid(0, (2,), (3,)),)),
-    line(1, 4, 4),
-    line(1, 6, 2),
-]
+SPOTS = [line(0, 0, 4), line(0, 0, 2), line(0, 2, 2), Place(0, (Grid(0, (2,), (3,)),)), line(1, 4, 4), line(1, 6, 2)]
 SPLITS = ["", "0.", ".0"]
 
 
@@ -66,9 +59,7 @@ def cases(draw: st.DrawFn) -> tuple[Program, list[Place], list[Layout]]:
     validate(program)
     lies = [
         Layout((8, 8), "float32", spot, (spot.size,), Sharding(draw(st.sampled_from([(), ((0,), ())]))))
-        for spot in draw(
-            st.lists(st.sampled_from(SPOTS), min_size=len(program.args), max_size=len(program.args))
-        )
+        for spot in draw(st.lists(st.sampled_from(SPOTS), min_size=len(program.args), max_size=len(program.args)))
     ]
     return program, spots, lies
 
@@ -122,9 +113,7 @@ def test_the_order_is_sound_and_minimal(case: tuple[Program, list[Place], list[L
 
 @given(cases())
 @examples(40)
-def test_a_plan_computes_what_its_program_says(
-    case: tuple[Program, list[Place], list[Layout]],
-) -> None:
+def test_a_plan_computes_what_its_program_says(case: tuple[Program, list[Place], list[Layout]]) -> None:
     program = case[0]
     plan = lower(*case, ident=1)
     names: dict[object, int] = {}
@@ -133,9 +122,7 @@ def test_a_plan_computes_what_its_program_says(
     def name(*what: object) -> int:
         return names.setdefault(what, next(fresh))
 
-    made: dict[Ref | tuple[int, int], int] = {
-        Arg(index): name("arg", index) for index in range(len(program.args))
-    }
+    made: dict[Ref | tuple[int, int], int] = {Arg(index): name("arg", index) for index in range(len(program.args))}
 
     def find(ref: Ref) -> int:
         return made[ref] if isinstance(ref, Arg) else made[ref.node, ref.output]
@@ -168,9 +155,7 @@ def test_a_plan_computes_what_its_program_says(
 
 @given(cases())
 @examples(40)
-def test_inputs_have_the_layout_that_their_reader_wants(
-    case: tuple[Program, list[Place], list[Layout]],
-) -> None:
+def test_inputs_have_the_layout_that_their_reader_wants(case: tuple[Program, list[Place], list[Layout]]) -> None:
     program, where, _ = case
     plan = lower(*case, ident=1)
     for step in plan.steps:
@@ -201,9 +186,7 @@ def test_inputs_have_the_layout_that_their_reader_wants(
 
 @given(cases())
 @examples(40)
-def test_each_slot_lives_from_its_maker_to_its_last_reader(
-    case: tuple[Program, list[Place], list[Layout]],
-) -> None:
+def test_each_slot_lives_from_its_maker_to_its_last_reader(case: tuple[Program, list[Place], list[Layout]]) -> None:
     plan = lower(*case, ident=1)
     for number, slot in enumerate(plan.slots):
         read_by = [index for index, step in enumerate(plan.steps) if number in ends(step)[0]]
@@ -230,9 +213,7 @@ def test_each_slot_lives_from_its_maker_to_its_last_reader(
 
 @given(cases())
 @examples(40)
-def test_the_parts_sent_to_islands_contain_all_that_matters(
-    case: tuple[Program, list[Place], list[Layout]],
-) -> None:
+def test_the_parts_sent_to_islands_contain_all_that_matters(case: tuple[Program, list[Place], list[Layout]]) -> None:
     plan = lower(*case, ident=1)
     parts = {island: cut(plan, island) for island in (0, 1)}
     for index, step in enumerate(plan.steps):

@@ -47,9 +47,7 @@ class WaitingClient(Rig):
             elif isinstance(effect, Send):
                 for to in effect.peers:
                     for note in (
-                        effect.message.notes
-                        if isinstance(effect.message, ClientMessages)
-                        else (effect.message,)
+                        effect.message.notes if isinstance(effect.message, ClientMessages) else (effect.message,)
                     ):
                         if isinstance(note, ContentsReady):
                             self.puts |= dict.fromkeys(ranges.each(note.buffers), note.blame)

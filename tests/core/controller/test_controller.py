@@ -72,10 +72,7 @@ class Rig:
             self.steps += [step for step in message.steps if step not in self.steps]
             me = spans.one(peer - HOST)
             codes = [
-                (step.plan, code)
-                for step in message.steps
-                if isinstance(step, CompileStep)
-                for code in step.codes
+                (step.plan, code) for step in message.steps if isinstance(step, CompileStep) for code in step.codes
             ]
             if self.compiling:
                 self.owed += [(peer - HOST, plan, code) for plan, code in codes]
@@ -128,9 +125,7 @@ def test_a_result_is_not_reported_before_all_that_it_depends_on() -> None:
     assert rig.ended == {}, "a result was reported before what it depends on"
     rig.done(1, make, Blame("user", "nan", host=1))
     assert set(rig.ended) == {1, 2}
-    assert all(
-        blame is not None and (blame.cause, blame.node) == ("nan", "make") for blame in rig.ended.values()
-    )
+    assert all(blame is not None and (blame.cause, blame.node) == ("nan", "make") for blame in rig.ended.values())
 
 
 @pytest.mark.parametrize("seen", ["peer", "discarded"])
@@ -140,9 +135,7 @@ def test_a_hosts_view_of_anothers_failure_waits_for_the_other_hosts_own_report(s
     make, *_ = rig.crossing()
     said = Blame(seen, "it broke off"), Blame("checkpoint", "the disk is full")
     rig.done(0, make, said[first])
-    assert (1 in rig.ended) == (first == 1), (
-        "a host that reports only what it saw of another is not believed at once"
-    )
+    assert (1 in rig.ended) == (first == 1), "a host that reports only what it saw of another is not believed at once"
     rig.done(1, make, said[1 - first])
     ended = rig.ended[1]
     assert ended is not None
@@ -288,9 +281,7 @@ def test_what_only_frees_memory_rides_with_the_next_order_while_something_is_und
     assert second.run == 2
 
 
-def test_what_only_frees_memory_leaves_at_once_when_nothing_is_under_way_or_when_all_of_it_has_ended() -> (
-    None
-):
+def test_what_only_frees_memory_leaves_at_once_when_nothing_is_under_way_or_when_all_of_it_has_ended() -> None:
     rig = calls_ahead(2)
     first, second = [step for step in rig.steps if isinstance(step, GangStep)]
     rig.done(0, first)
@@ -310,9 +301,7 @@ def test_what_waits_to_be_freed_leaves_before_hosts_come_or_go() -> None:
     rig.say(CLIENT, Release((1,)))
     assert len(rig.heard) == before
     rig.say(2, Open("another client"))
-    assert freed(rig.heard[before:]) == [["FreeStep", "FreeStep"]] or freed(rig.heard[before:]) == [
-        ["FreeStep"]
-    ]
+    assert freed(rig.heard[before:]) == [["FreeStep", "FreeStep"]] or freed(rig.heard[before:]) == [["FreeStep"]]
 
 
 class SlowSeats(Rig):

@@ -153,10 +153,7 @@ class Rig:
             self.report(root, msgspec.structs.replace(report, **fields))
 
 
-KINDS = [
-    structs.of(kind)
-    for kind in (m.Done, m.Enqueued, m.PieceCounts, m.Compiled, m.Arrived, m.HostFault, m.Lost)
-]
+KINDS = [structs.of(kind) for kind in (m.Done, m.Enqueued, m.PieceCounts, m.Compiled, m.Arrived, m.HostFault, m.Lost)]
 NUMBER = st.integers(0, 1000)
 PEER = st.integers(0, CLUSTER.hosts) | st.sampled_from(CLIENTS)
 HOST = st.integers(0, CLUSTER.hosts - 1)

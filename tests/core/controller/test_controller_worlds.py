@@ -20,18 +20,7 @@ from core.protocol.effects import (
     WorldFailed,
     WorldUp,
 )
-from core.protocol.messages import (
-    Blame,
-    Dismiss,
-    Done,
-    GangStep,
-    HostFault,
-    Join,
-    Open,
-    Register,
-    Seat,
-    Submit,
-)
+from core.protocol.messages import Blame, Dismiss, Done, GangStep, HostFault, Join, Open, Register, Seat, Submit
 from tests.core.build import Build
 
 from .test_controller import CLIENT, HOST, Rig
@@ -113,9 +102,7 @@ def _done(world: World, host: int, gang: GangStep, blame: Blame | None = None) -
 # --- and again, and again -----------------------------------------------------------------------------------------
 
 SECOND = 1_000_000_000
-REFUSED = Blame(
-    "peer", "Gloo context initialization failed: timed out connecting: remote=[127.0.1.1]:4242", host=1
-)
+REFUSED = Blame("peer", "Gloo context initialization failed: timed out connecting: remote=[127.0.1.1]:4242", host=1)
 
 
 class Broken(World):
@@ -151,11 +138,7 @@ class Broken(World):
 
     def breaks(self, run: int) -> Blame:
         """A run whose gang breaks the connections."""
-        self._do(
-            self.controller.handle(
-                MessageReceived(CLIENT, Submit(run, 1, (bytes(16),), (10 + run,))), self.now
-            )
-        )
+        self._do(self.controller.handle(MessageReceived(CLIENT, Submit(run, 1, (bytes(16),), (10 + run,))), self.now))
         gang = [step for step in self.steps if isinstance(step, GangStep)][-1]
         for host in range(2):
             self._do(self.controller.handle(_done(self, host, gang, REFUSED), self.now))
@@ -195,9 +178,7 @@ def test_an_island_that_breaks_again_and_again_says_so_and_pauses_longer_and_lon
     assert world.shown == ""
     blame = world.breaks(2)
     assert world.state == ("reforming", 2)
-    assert world.shown.startswith(
-        f"2 epochs in a row broke. host 1: {REFUSED.cause}. Each host must reach the others"
-    )
+    assert world.shown.startswith(f"2 epochs in a row broke. host 1: {REFUSED.cause}. Each host must reach the others")
     assert blame.cause.endswith(world.shown)
     assert f"island 'i0': {world.shown}" in world.said
     pauses = []
@@ -395,8 +376,6 @@ def test_a_host_that_joins_again_as_an_older_process_breaks_the_protocol() -> No
     world = World(2)
     world.controller.handle(MessageReceived(HOST + 0, Join(0, 5)), 0)
     (closed,) = [
-        each
-        for each in world.controller.handle(MessageReceived(HOST + 0, Join(0, 4)), 0)
-        if isinstance(each, Close)
+        each for each in world.controller.handle(MessageReceived(HOST + 0, Join(0, 4)), 0) if isinstance(each, Close)
     ]
     assert closed == Close(HOST + 0, "host 0: incarnation 4 is older than 5", breach="protocol")

@@ -96,7 +96,5 @@ def test_its_view_is_of_the_same_waits_as_the_snapshot() -> None:
     rig.form()
     rig.call(2)
     view, snapshot = look(rig), rig.controller.snapshot()
-    assert [(each.since, each.reason) for each in view.waits] == [
-        (each.since, each.reason) for each in snapshot.waits
-    ]
+    assert [(each.since, each.reason) for each in view.waits] == [(each.since, each.reason) for each in snapshot.waits]
     assert view.waits[0].reason == "slice 's' waits for hosts 1 of island 'i0' (absent)"

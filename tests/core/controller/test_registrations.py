@@ -107,11 +107,7 @@ def test_a_run_that_is_submitted_before_the_answer_is_run_as_always() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asks", "why"),
-    [
-        (program(5), "there is island 'i0'"),
-        (program(2, "f", 7), "device of slice 's' 7 is unknown"),
-    ],
+    ("asks", "why"), [(program(5), "there is island 'i0'"), (program(2, "f", 7), "device of slice 's' 7 is unknown")]
 )
 def test_a_refused_program_is_answered_by_the_same_note(asks: Program, why: str) -> None:
     w = world()
@@ -142,8 +138,7 @@ def test_a_host_cannot_say_too_much() -> None:
     said = told(w, client, number)
     assert said.blame is not None
     assert (
-        said.blame.cause
-        == f"there are {MOST_ABOUT + 12} bytes to say about the compiled code, of at most {MOST_ABOUT}"
+        said.blame.cause == f"there are {MOST_ABOUT + 12} bytes to say about the compiled code, of at most {MOST_ABOUT}"
     )
 
 

@@ -87,9 +87,7 @@ class Rig:
         match message:
             case Seat():
                 self.seat = message
-                return [
-                    MessageReceived(peer, Seated(message.host, message.epoch, message.tree, message.last))
-                ]
+                return [MessageReceived(peer, Seated(message.host, message.epoch, message.tree, message.last))]
             case Ordered():
                 self.steps.setdefault(peer - HOST, []).extend(message.steps)
             case _ if peer == CLIENT:
@@ -117,9 +115,7 @@ class Rig:
 
     def compile(self, host: int) -> None:
         asked = [step for step in self.steps[host] if isinstance(step, CompileStep)]
-        self.report(
-            host, *(Compiled(step.plan, code, ((host, host + 1),)) for step in asked for code in step.codes)
-        )
+        self.report(host, *(Compiled(step.plan, code, ((host, host + 1),)) for step in asked for code in step.codes))
 
     def gangs(self, host: int) -> list[GangStep]:
         return [step for step in self.steps[host] if isinstance(step, GangStep)]

@@ -40,10 +40,7 @@ def controller() -> Source:
 def classes(source: Source) -> dict[str, str]:
     """Class -> the module that defines it."""
     return {
-        node.name: module
-        for module, tree in source.items()
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
+        node.name: module for module, tree in source.items() for node in tree.body if isinstance(node, ast.ClassDef)
     }
 
 
@@ -91,9 +88,7 @@ def fields(source: Source, record: str) -> set[str]:
     tree = source[classes(source)[record]]
     (found,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == record]
     return {
-        node.target.id
-        for node in found.body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        node.target.id for node in found.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
 
 
@@ -105,9 +100,7 @@ def written(tree: ast.Module) -> Iterator[ast.Attribute]:
             targets = node.targets
         elif isinstance(node, ast.AugAssign | ast.AnnAssign):
             targets = [node.target]
-        elif (
-            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES
-        ):
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
             targets = [node.func.value]
         for target in targets:
             for each in target.elts if isinstance(target, ast.Tuple) else [target]:
@@ -190,9 +183,7 @@ def test_who_says_what_has_happened_to_a_run_stands_in_its_table() -> None:
     ("one", "other"),
     [
         pytest.param("from .b import B", "from .a import A", id="imports"),
-        pytest.param(
-            "from .b import B", "def late():\n    from .a import A", id="an import inside a function"
-        ),
+        pytest.param("from .b import B", "def late():\n    from .a import A", id="an import inside a function"),
         pytest.param("from .b import B", "if TYPE_CHECKING:\n    from .a import A", id="a type"),
     ],
 )

@@ -26,9 +26,7 @@ class PlainFrontier:
                 self.seen[root] = max(self.seen[root], number)
 
     def low(self, newest: int) -> int:
-        return min(
-            [newest, *(s for root, s in self.seen.items() if s < self.written[root])],
-        )
+        return min([newest, *(s for root, s in self.seen.items() if s < self.written[root])])
 
 
 members = st.sets(st.sampled_from(list(spans.items(MEMBERS))), min_size=1).map(spans.of)
@@ -42,9 +40,7 @@ def test_the_frontier_is_the_least_that_a_root_with_missing_messages_has_seen(
 ) -> None:
     shape = tree(MEMBERS, fanout, apart)
     real, plain, newest = Frontier(shape, 3), PlainFrontier(shape, 3), 3
-    with patch.object(
-        frontier, "KEPT", kept
-    ):  # so that entries are dropped, which must not change the result
+    with patch.object(frontier, "KEPT", kept):  # so that entries are dropped, which must not change the result
         for what, who, number in told:
             if what == "write":
                 newest += 1

@@ -77,11 +77,7 @@ def reports_up(effects: list[p.Command]) -> list[p.Report]:
 
 def test_an_order_goes_to_the_children_above_its_hosts_and_to_the_own_executor_if_it_is_for_it() -> None:
     host = relay()
-    wide, narrow, own = (
-        order(1, gang(1)),
-        order(2, gang(2, ((2, 3),)), hosts=((2, 3),)),
-        order(3, hosts=((0, 1),)),
-    )
+    wide, narrow, own = (order(1, gang(1)), order(2, gang(2, ((2, 3),)), hosts=((2, 3),)), order(3, hosts=((0, 1),)))
     assert host.tell(-1, wide) == [p.Send((1, 3), wide)]
     assert host.tell(-1, narrow) == [p.Send((1,), narrow)]
     assert host.tell(-1, own) == []
@@ -94,12 +90,7 @@ def test_an_order_goes_to_the_children_above_its_hosts_and_to_the_own_executor_i
 def test_late_orders_and_orders_by_another_path_are_dropped() -> None:
     host = relay()
     host.tell(-1, order(5))
-    for stale in (
-        order(5),
-        replace(order(6), tree=0),
-        replace(order(6), epoch=0),
-        replace(order(6), island=1),
-    ):
+    for stale in (order(5), replace(order(6), tree=0), replace(order(6), epoch=0), replace(order(6), island=1)):
         [refused] = host.tell(-1, stale)
         assert isinstance(refused, p.LogLine)
         assert "refused from peer -1" in refused.text
@@ -243,12 +234,7 @@ def test_a_leaf_passes_on_the_reports_of_its_executor() -> None:
 def test_a_child_reports_only_for_hosts_below_it() -> None:
     host = relay()
     host.tell(-1, order(1, gang(8)))
-    for lie in (
-        p.Done(8, ((1, 4),)),
-        p.Heartbeat(((0, 1),), 1),
-        p.HostFault(3, 8, p.Blame("x", "y")),
-        p.Done(8, ()),
-    ):
+    for lie in (p.Done(8, ((1, 4),)), p.Heartbeat(((0, 1),), 1), p.HostFault(3, 8, p.Blame("x", "y")), p.Done(8, ())):
         [close] = host.hear(1, up(lie), 0)
         assert isinstance(close, p.Close)
     [close] = host.hear(2, up(), 0)

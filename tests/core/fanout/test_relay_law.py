@@ -25,9 +25,7 @@ class Island:
         self.stream = Stream(0)
         self.relays = {host: Relay(host, period=1_000, patience=50) for host in range(hosts)}
         self.pipes: dict[tuple[int, int], deque[Message]] = {}
-        self.owes: dict[int, list[int]] = {
-            host: [] for host in range(hosts)
-        }  # seqs enqueued and not finished
+        self.owes: dict[int, list[int]] = {host: [] for host in range(hosts)}  # seqs enqueued and not finished
         self.did: dict[int, list[int]] = {host: [] for host in range(hosts)}
         self.meant: dict[int, list[int]] = {host: [] for host in range(hosts)}
         self.heard: list[Report] = []
@@ -173,9 +171,7 @@ def test_in_all_trees_each_order_is_done_once_each_end_is_reported_and_the_log_e
     island = Island(hosts)
     island.plant(2)
     for _ in range(data.draw(st.integers(1, 70))):
-        what = data.draw(
-            st.sampled_from(("gang", "gang", "step", "step", "step", "step", "finish", "beat", "plant"))
-        )
+        what = data.draw(st.sampled_from(("gang", "gang", "step", "step", "step", "step", "finish", "beat", "plant")))
         at = data.draw(st.integers(0, 20))
         if what == "gang":
             island.gang(data.draw(members(hosts)))

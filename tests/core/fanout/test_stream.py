@@ -111,11 +111,7 @@ def test_messages_that_hosts_lack_are_sent_again_to_them_in_order_under_new_numb
     for host, last in enumerate((3, 1, 3)):
         stream.rejoin(host, last)
     again = stream.rejoin(3, 2)
-    assert [(payload(sent), sent.hosts) for sent in again] == [
-        (2, ((1, 2),)),
-        (3, ((1, 2), (3, 4))),
-        (4, ALL),
-    ]
+    assert [(payload(sent), sent.hosts) for sent in again] == [(2, ((1, 2),)), (3, ((1, 2), (3, 4))), (4, ALL)]
     assert [sent.number for sent in again] == [5, 6, 7]
     assert late.number < 5
 

@@ -76,9 +76,7 @@ def reached(made: Tree, host: int) -> list[int]:
 
 
 @examples(150)
-@given(
-    st.sets(st.integers(0, 300), max_size=120), st.integers(1, 30), st.sets(st.integers(0, 300), max_size=5)
-)
+@given(st.sets(st.integers(0, 300), max_size=120), st.integers(1, 30), st.sets(st.integers(0, 300), max_size=5))
 def test_each_member_is_reached_exactly_once(members: set[int], fanout: int, apart: set[int]) -> None:
     made = tree(spans.of(members), fanout, spans.of(apart))
     heard = [host for root in made.roots for host in reached(made, root)]

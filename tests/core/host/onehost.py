@@ -31,13 +31,9 @@ class Host:
     def hear(self, event: Any) -> list[p.Command]:
         return self.executor.handle(event, 0)
 
-    def read(
-        self, *steps: p.Step, plans: tuple[Plan, ...] = (), runs: tuple[p.RunHeader, ...] = ()
-    ) -> list[p.Command]:
+    def read(self, *steps: p.Step, plans: tuple[Plan, ...] = (), runs: tuple[p.RunHeader, ...] = ()) -> list[p.Command]:
         self.number += 1
-        return self.hear(
-            p.Ordered(0, self.epoch, 0, self.number, HOSTS, self.settled, plans, runs, tuple(steps))
-        )
+        return self.hear(p.Ordered(0, self.epoch, 0, self.number, HOSTS, self.settled, plans, runs, tuple(steps)))
 
     def run(self, made: Plan, run: int = 1, base: int = 100, args: tuple[int, ...] = (), **more: Any) -> Any:
         return self.read(plans=(made,), runs=(p.RunHeader(run, made.id, base, args, **more),))
@@ -70,9 +66,7 @@ def launch(
 ) -> p.Launch:
     facts: dict[str, Any] = {"sizes": (), "placeholders": False} | more
     given = facts.pop("donated", ())
-    return p.Launch(
-        seq=seq, run=1, step=step, reads=inputs, makes=outputs, gives=given, causes=causes, **facts
-    )
+    return p.Launch(seq=seq, run=1, step=step, reads=inputs, makes=outputs, gives=given, causes=causes, **facts)
 
 
 def done(seq: int, cause: Any, blame: p.Blame | None = None, sizes: tuple[int, ...] = ()) -> p.ToController:

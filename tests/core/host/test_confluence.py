@@ -60,9 +60,7 @@ def channels(life: Life, lane: str) -> dict[Any, list[Any]]:
 
 @law
 @given(seeds, lanes, seeds, seeds)
-def test_effects_and_their_causes_are_the_same_whatever_the_delays(
-    seed: int, lane: str, one: int, other: int
-) -> None:
+def test_effects_and_their_causes_are_the_same_whatever_the_delays(seed: int, lane: str, one: int, other: int) -> None:
     first, second = lives(seed, lane, [one, other])
     assert Counter(effect for _, effect in first.effects) == Counter(effect for _, effect in second.effects)
     assert channels(first, lane) == channels(second, lane)
@@ -83,22 +81,14 @@ def test_an_effect_happens_exactly_when_the_last_of_its_causes_has(seed: int, la
 def test_every_gang_is_launched_once_and_everything_ends_once(seed: int, lane: str, delay: int) -> None:
     (life,) = lives(seed, lane, [delay])
     wanted = [seq for message in life.stream.messages for seq in ours(message)]
-    gangs = [
-        s.seq for m in life.stream.messages for s in m.steps if isinstance(s, p.GangStep) and s.seq in wanted
-    ]
+    gangs = [s.seq for m in life.stream.messages for s in m.steps if isinstance(s, p.GangStep) and s.seq in wanted]
     launched = [effect.seq for _, effect in life.effects if isinstance(effect, p.Launch)]
     assert sorted(launched) == sorted(gangs)
     if lane == "host":
         assert launched == gangs
-    done = [
-        e.report.seq
-        for _, e in life.effects
-        if isinstance(e, p.ToController) and isinstance(e.report, p.Done)
-    ]
+    done = [e.report.seq for _, e in life.effects if isinstance(e, p.ToController) and isinstance(e.report, p.Done)]
     assert sorted(done) == sorted(wanted)
-    assert not [
-        e for _, e in life.effects if isinstance(e, p.ToController) and isinstance(e.report, p.HostFault)
-    ]
+    assert not [e for _, e in life.effects if isinstance(e, p.ToController) and isinstance(e.report, p.HostFault)]
 
 
 @law
@@ -141,9 +131,7 @@ def test_in_the_end_nothing_is_remembered(seed: int, lane: str, delay: int) -> N
     assert not state.pending
     assert not state.records
     assert not state.gangs
-    for kept in (
-        state.sends, state.receives, state.copies, state.runs, state.plans, state.buffers, state.codes,
-    ):  # fmt: skip
+    for kept in (state.sends, state.receives, state.copies, state.runs, state.plans, state.buffers, state.codes):
         assert not kept
     join = life.executor.describe()
     assert (join.held, join.unfinished) == ((), ())

@@ -15,23 +15,7 @@ from core.model.plan import Gang, Layout, Move
 from core.model.program import Sharding
 from tests.core.hostworld import HOSTS, Cluster, gang, layout, plan
 
-from .onehost import (
-    BAD,
-    FAR,
-    ME,
-    NEAR,
-    Host,
-    X,
-    chain,
-    done,
-    enter,
-    inbound,
-    launch,
-    outbound,
-    recv,
-    seat,
-    send,
-)
+from .onehost import BAD, FAR, ME, NEAR, Host, X, chain, done, enter, inbound, launch, outbound, recv, seat, send
 
 # --- launches --------------------------------------------------------------------------------------------
 
@@ -94,11 +78,7 @@ def test_steps_behind_a_held_launch_name_it_until_it_is_settled() -> None:
 
 def test_with_queues_by_device_a_held_launch_holds_only_its_own_devices() -> None:
     zero, one = line(0, 0, 1), line(0, 1, 1)
-    steps: list[Gang | Move] = [
-        Move("in", 0, 1, False, 0),
-        gang("held", zero, (1,), (2,)),
-        gang("free", one, (), (3,)),
-    ]
+    steps: list[Gang | Move] = [Move("in", 0, 1, False, 0), gang("held", zero, (1,), (2,)), gang("free", one, (), (3,))]
     made = plan(1, [layout(FAR), layout(zero), layout(zero), layout(one)], steps, keep=(2, 3))
     for lane, launched in (("host", 0), ("device", 1)):
         host = Host(lane)
@@ -259,9 +239,7 @@ def test_a_value_that_moves_read_is_freed_when_all_reads_have_ended() -> None:
 
 def test_a_literal_is_made_where_it_is_used_and_freed_by_its_last_reader() -> None:
     host = Host()
-    assert host.run(chain(1), args=(-1,), literals=((0, b"abc"),)) == [
-        p.MakeBuffer(100, X, b"abc", (("order", 1),))
-    ]
+    assert host.run(chain(1), args=(-1,), literals=((0, b"abc"),)) == [p.MakeBuffer(100, X, b"abc", (("order", 1),))]
     assert host.read(enter(1)) == [launch(1, 0, (100,), (101,), ("order", 2))]
     assert host.hear(p.Finished(1))[1] == p.FreeBuffer(100, (("done", 1),))
 
@@ -301,10 +279,7 @@ def test_a_spill_waits_for_readers_and_a_reader_waits_for_the_restore() -> None:
         p.RestoreBuffer(3, 50, (("order", 6), ("done", 2), ("done", 1))),
         p.Prepare(4, 1, 0, (("order", 6),)),
     ]
-    assert host.hear(p.Copied(3)) == [
-        done(3, ("done", 3)),
-        launch(4, 0, (50,), (201,), ("order", 6), ("done", 3)),
-    ]
+    assert host.hear(p.Copied(3)) == [done(3, ("done", 3)), launch(4, 0, (50,), (201,), ("order", 6), ("done", 3))]
 
 
 # --- transfers -------------------------------------------------------------------------------------------
@@ -404,9 +379,7 @@ def test_a_client_gets_each_shard_once_and_puts_each_shard_where_it_belongs() ->
     other = Executor(1, Cluster())
     other.handle(seat(host=1), 0)
     other.handle(p.Reformed(0), 0)
-    other.handle(
-        p.Ordered(0, 0, 0, 1, HOSTS, 0, (), (), (p.RecvStep(1, -1, 50, HOSTS, 1, -1, 7, 3, both),)), 0
-    )
+    other.handle(p.Ordered(0, 0, 0, 1, HOSTS, 0, (), (), (p.RecvStep(1, -1, 50, HOSTS, 1, -1, 7, 3, both),)), 0)
     other.handle(p.Received(1), 0)
     step = p.SendStep(2, -1, 50, HOSTS, 2, 7)
     assert other.handle(p.Ordered(0, 0, 0, 2, HOSTS, 0, (), (), (step,)), 0) == [

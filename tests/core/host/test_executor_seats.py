@@ -108,9 +108,7 @@ def test_a_step_that_names_a_lost_buffer_is_blamed_on_the_loss_and_breaks_no_rul
     assert isinstance(ended.report, p.Done)
     assert ended.report.blame is not None
     assert ended.report.blame.code == "host-lost"
-    assert p.FreeBuffer(101, (("order", 4), ("done", 1))) in host.hear(
-        p.Finished(1)
-    )  # no other step frees it
+    assert p.FreeBuffer(101, (("order", 4), ("done", 1))) in host.hear(p.Finished(1))  # no other step frees it
     assert ended.report in [e.report for e in host.hear(seat(tree=2)) if isinstance(e, p.ToController)]
 
 
@@ -120,19 +118,11 @@ def test_a_new_epoch_forms_when_the_devices_are_idle_and_nothing_is_launched_bef
     host.read(enter(4, 2), recv(5, 1), enter(6, 1))
     assert host.hear(seat(epoch=1, tree=1)) == []
     assert host.hear(p.Received(1)) == [done(5, ("recv", 1))]
-    assert host.hear(p.Finished(4)) == [
-        done(4, ("done", 4)),
-        p.Reform(1, HOSTS, (), (("seat", 1), ("done", 4))),
-    ]
+    assert host.hear(p.Finished(4)) == [done(4, ("done", 4)), p.Reform(1, HOSTS, (), (("seat", 1), ("done", 4)))]
     *again, seated, launched = host.hear(p.Reformed(1))
     assert [
-        each.report.seq
-        for each in again
-        if isinstance(each, p.ToController) and isinstance(each.report, p.Done)
-    ] == [
-        4,
-        5,
-    ]
+        each.report.seq for each in again if isinstance(each, p.ToController) and isinstance(each.report, p.Done)
+    ] == [4, 5]
     assert seated == p.ToController(p.Seated(0, 1, 1, 2), (("reformed", 1),))
     assert isinstance(launched, p.Launch)
 

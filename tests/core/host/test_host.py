@@ -29,9 +29,7 @@ class Rig:
         self.number = 0
         if seated:
             self.come(CONTROLLER, self.seat())
-            assert self.hear(p.Reformed(0)) == [
-                p.Send((CONTROLLER,), p.Seated(0, 0, 0, 0), (("reformed", 0),))
-            ]
+            assert self.hear(p.Reformed(0)) == [p.Send((CONTROLLER,), p.Seated(0, 0, 0, 0), (("reformed", 0),))]
 
     def seat(self, epoch: int = 0, tree: int = 0, **more: Any) -> p.Seat:
         return p.Seat(0, epoch, tree, 0, CONTROLLER, self.children, HOSTS, 0, **more)
@@ -42,9 +40,7 @@ class Rig:
     def come(self, peer: int, message: Any) -> list[p.Command]:
         return self.hear(p.MessageReceived(peer, message))
 
-    def order(
-        self, *steps: p.Step, plans: tuple[Plan, ...] = (), runs: tuple[p.RunHeader, ...] = ()
-    ) -> p.Ordered:
+    def order(self, *steps: p.Step, plans: tuple[Plan, ...] = (), runs: tuple[p.RunHeader, ...] = ()) -> p.Ordered:
         self.number += 1
         return p.Ordered(0, 0, 0, self.number, HOSTS, 0, plans, runs, tuple(steps))
 
@@ -53,17 +49,11 @@ class Rig:
 
 
 def header(plan: Plan, literal: bool = True) -> p.RunHeader:
-    return (
-        p.RunHeader(1, plan.id, 100, (100,), ((0, b"contents"),))
-        if literal
-        else p.RunHeader(1, plan.id, 100, ())
-    )
+    return p.RunHeader(1, plan.id, 100, (100,), ((0, b"contents"),)) if literal else p.RunHeader(1, plan.id, 100, ())
 
 
 def kinds(effects: list[p.Command]) -> list[str]:
-    return [
-        type(each.message).__name__ if isinstance(each, p.Send) else type(each).__name__ for each in effects
-    ]
+    return [type(each.message).__name__ if isinstance(each, p.Send) else type(each).__name__ for each in effects]
 
 
 def reports(*said: Any) -> p.Reports:
@@ -83,9 +73,7 @@ def test_a_host_introduces_itself_to_each_controller_that_it_is_connected_to() -
     assert isinstance(said, p.Send)
     assert isinstance(said.message, p.Join)
     assert replace(said.message, held=()) == p.Join(0, 5, epoch=0, last=1, unfinished=(1,))
-    assert [(held.buffer, held.client, held.ready) for held in said.message.held] == [
-        (101, 0, False)
-    ]  # of no client
+    assert [(held.buffer, held.client, held.ready) for held in said.message.held] == [(101, 0, False)]  # of no client
 
 
 def test_a_host_takes_a_seat_and_says_so_when_its_devices_have_reformed() -> None:

@@ -65,15 +65,11 @@ def test_shared_memory_is_free_behind_what_reads_the_view() -> None:
     assert freed == [60, 50]
 
 
-def test_a_view_of_a_spoilt_source_is_not_made_and_gangs_that_read_it_are_launched_with_placeholders() -> (
-    None
-):
+def test_a_view_of_a_spoilt_source_is_not_made_and_gangs_that_read_it_are_launched_with_placeholders() -> None:
     host = Host()
     host.read(RecvStep(1, -1, 50, HOSTS, 1, -1, 7, 5, X))
     read = plan(2, [X, X], [gang("read", NEAR, (0,), (1,))], args={0: 0}, keep=(1,))
-    host.read(
-        view(60, 50, 50, 50, 50), enter(3, 0, run=2), plans=(read,), runs=(RunHeader(2, 2, 200, (60,)),)
-    )
+    host.read(view(60, 50, 50, 50, 50), enter(3, 0, run=2), plans=(read,), runs=(RunHeader(2, 2, 200, (60,)),))
     host.read(PoisonStep(1, BAD))
     said = host.hear(Received(1, BAD))
     assert not [each for each in said if isinstance(each, MakeView)]
@@ -81,7 +77,5 @@ def test_a_view_of_a_spoilt_source_is_not_made_and_gangs_that_read_it_are_launch
     (launched,) = [each for each in said if isinstance(each, Launch)]
     assert launched.placeholders
     host.hear(Finished(3))
-    freed = [
-        each.buffer for each in host.read(FreeStep((60,)), FreeStep((50,))) if isinstance(each, FreeBuffer)
-    ]
+    freed = [each.buffer for each in host.read(FreeStep((60,)), FreeStep((50,))) if isinstance(each, FreeBuffer)]
     assert freed == [50], "there is nothing to free of the view"

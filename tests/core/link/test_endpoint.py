@@ -353,9 +353,7 @@ def test_law_each_message_once_and_in_order_whatever_connections_do(steps: list[
 
 @given(STEPS, st.lists(st.tuples(st.integers(0, 60), st.integers(0, 1)), max_size=4))
 @examples(150)
-def test_law_a_restarted_process_gets_messages_without_gaps(
-    steps: list[str], restarts: list[tuple[int, int]]
-) -> None:
+def test_law_a_restarted_process_gets_messages_without_gaps(steps: list[str], restarts: list[tuple[int, int]]) -> None:
     """Between two `connected`, a process gets messages without gaps and repeats. In the end all are connected."""
     pair = Pair()
     for at, step in enumerate(steps):

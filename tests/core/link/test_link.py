@@ -27,16 +27,13 @@ def frames(commands: list[LinkCommand]) -> list[Frame]:
 def plain(commands: list[LinkCommand]) -> list[LinkCommand | Frame]:
     """The commands, with frames in place of Transmit and without their marks."""
     return [
-        replace(command.frame, mark=0, heard=0) if isinstance(command, Transmit) else command
-        for command in commands
+        replace(command.frame, mark=0, heard=0) if isinstance(command, Transmit) else command for command in commands
     ]
 
 
 def delivered(commands: list[LinkCommand]) -> list[int]:
     found = [command.message for command in commands if isinstance(command, Deliver)]
-    return [
-        number for message in found if isinstance(message, Release) for number in ranges.each(message.buffers)
-    ]
+    return [number for message in found if isinstance(message, Release) for number in ranges.each(message.buffers)]
 
 
 def up(now: int = 0, **options: int) -> Link:
@@ -151,9 +148,7 @@ def test_too_many_unacknowledged_messages_cause_back_pressure_and_then_the_end()
 
 
 @pytest.mark.parametrize(
-    "frame",
-    [Frame(0, 2), Frame(-1, 0), Frame(0, -1), Frame(0, 0, word(1))],
-    ids=["ack", "seq", "neg", "zero"],
+    "frame", [Frame(0, 2), Frame(-1, 0), Frame(0, -1), Frame(0, 0, word(1))], ids=["ack", "seq", "neg", "zero"]
 )
 def test_an_invalid_frame_is_a_violation(frame: Frame) -> None:
     link = up()

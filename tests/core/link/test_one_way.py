@@ -34,9 +34,7 @@ class LossyPair:
         self.ended_at = [0, 0]
         self.got = [0, 0]
         self.bare = [0, 0]  # frames without a message that this end has sent
-        self._wire: list[
-            tuple[int, int, int, int, Frame]
-        ] = []  # arrival, order, receiver, when it was sent, frame
+        self._wire: list[tuple[int, int, int, int, Frame]] = []  # arrival, order, receiver, when it was sent, frame
         self._order = count()
         for end in (0, 1):
             self.obey(end, self.links[end].connected(0))
@@ -106,10 +104,7 @@ def test_law_an_end_that_hears_nothing_or_is_not_heard_ends_in_time(
 
 
 @examples(200)
-@given(
-    st.lists(st.tuples(st.integers(0, 2), st.integers(0, LEASE), st.integers(1, LEASE // 2)), max_size=5),
-    SENDS,
-)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, LEASE), st.integers(1, LEASE // 2)), max_size=5), SENDS)
 def test_law_an_outage_of_half_a_lease_ends_nothing_and_loses_nothing(
     drawn: list[tuple[int, int, int]], sends: list[tuple[int, int]]
 ) -> None:
@@ -146,10 +141,7 @@ def test_contents_on_a_slow_network_take_longer_than_a_lease_and_end_nothing() -
         assert isinstance(greeting, Transmit)
         link.frame_came(greeting.frame, 1)
     wire = [
-        each.frame
-        for n in range(100)
-        for each in sender.send(Chunk(1, 0, 1, 0, n, 1), 2)
-        if isinstance(each, Transmit)
+        each.frame for n in range(100) for each in sender.send(Chunk(1, 0, 1, 0, n, 1), 2) if isinstance(each, Transmit)
     ]
     for at in range(2, 10 * LEASE, IDLE // 5):
         if at % (LEASE // 10) < IDLE // 5 and wire:

@@ -42,9 +42,7 @@ class Draft:
             if takes and self.places[taken] == place:
                 self.takes[out] = taken
         self.dead.update(donate)
-        self.steps.append(
-            Gang("g", 0, place, inputs, made, donate, 1, temp, True, irregular, len(self.steps))
-        )
+        self.steps.append(Gang("g", 0, place, inputs, made, donate, 1, temp, True, irregular, len(self.steps)))
         return made
 
     def move(self, source: int, place: Place) -> int:
@@ -74,13 +72,7 @@ class Draft:
             keep = at in self.kept
             slots.append(Slot(layout, nbytes, maker, self.takes.get(at, -1), arg, keep, last, senders))
         return Plan(
-            self.ident,
-            "p",
-            (Code("k", "c"),),
-            tuple(slots),
-            tuple(self.steps),
-            self.after(),
-            tuple(sorted(self.kept)),
+            self.ident, "p", (Code("k", "c"),), tuple(slots), tuple(self.steps), self.after(), tuple(sorted(self.kept))
         )
 
     def after(self) -> tuple[tuple[int, ...], ...]:
@@ -119,9 +111,7 @@ def draw_plan(rng: Random, ident: int, steps: int = 6, size: int = 24) -> Plan:
         place = rng.choice(places)
         inside = [slot for slot in live if set(draft.places[slot].devices()) <= set(place.devices())]
         inputs = tuple(rng.sample(inside, min(len(inside), rng.randint(0, 2))))
-        moves = [
-            slot for slot in inputs if any(isinstance(draft.steps[r], Move) for r in draft.readers(slot))
-        ]
+        moves = [slot for slot in inputs if any(isinstance(draft.steps[r], Move) for r in draft.readers(slot))]
         free = [slot for slot in inputs if slot not in moves and slot not in draft.kept]
         donate = tuple(slot for slot in free if rng.random() < 0.4)
         same = draft.sizes[donate[0]] if donate and rng.random() < 0.7 else rng.randint(0, size)

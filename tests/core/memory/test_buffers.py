@@ -101,9 +101,7 @@ deeds = st.lists(
 
 @examples(200)
 @given(deeds)
-def test_the_count_reaches_zero_exactly_when_the_last_holder_releases(
-    story: list[tuple[str, int, int]],
-) -> None:
+def test_the_count_reaches_zero_exactly_when_the_last_holder_releases(story: list[tuple[str, int, int]]) -> None:
     """Checked against sets of holders, in which each has a name."""
     buffers, holders = Buffers(), dict[int, set[str]]()
     owner: dict[int, int] = {}
@@ -232,12 +230,7 @@ class SpillRig:
         return self.ledger.counters()[0][1]
 
     def on_hosts(self) -> dict[int, int]:
-        return {
-            host: used
-            for hosts, used in self.host.counters()
-            for low, high in hosts
-            for host in range(low, high)
-        }
+        return {host: used for hosts, used in self.host.counters() for low, high in hosts for host in range(low, high)}
 
 
 def test_the_least_recently_used_buffers_are_spilled_first() -> None:
@@ -295,17 +288,12 @@ def test_a_donated_buffer_is_restored_into_the_runs_own_memory(taken_first: bool
     rig.spill.restored(buffer)
     for gone in rig.buffers.let_go(0):
         rig.spill.drop(gone)
-    assert (rig.resident(), rig.on_hosts()) == (
-        60,
-        {0: 0, 1: 0},
-    )  # the run frees the memory, or passes it on
+    assert (rig.resident(), rig.on_hosts()) == (60, {0: 0, 1: 0})  # the run frees the memory, or passes it on
 
 
 @pytest.mark.parametrize("blame", [None, LOST])
 @pytest.mark.parametrize("coming", [False, True])
-def test_a_buffer_that_is_released_during_its_copy_is_freed_after_it(
-    coming: bool, blame: Blame | None
-) -> None:
+def test_a_buffer_that_is_released_during_its_copy_is_freed_after_it(coming: bool, blame: Blame | None) -> None:
     rig = SpillRig(60)
     buffer = rig.buffers[0]
     rig.spill.begin(buffer)

@@ -30,9 +30,7 @@ class LedgerRig:
         self.atoms = Atoms()
         self.ledger = Ledger(self.atoms, lambda _: capacity)
 
-    def admit(
-        self, run: int, plan: Plan, donated: frozenset[int] = frozenset()
-    ) -> LacksMemory | NeverFits | None:
+    def admit(self, run: int, plan: Plan, donated: frozenset[int] = frozenset()) -> LacksMemory | NeverFits | None:
         args = [(self.atoms.intern(s.layout.place), s.nbytes) for s in plan.slots if s.arg >= 0]
         return self.ledger.admit(run, Footprint(plan, donated, self.atoms), args=args)
 
@@ -132,9 +130,7 @@ def test_bounds_are_the_true_peaks_over_all_orders(seed: int) -> None:
     atoms = Atoms()
     footprint = Footprint(plan, donated, atoms)
     for group in footprint.groups:
-        for device in (
-            d for atom in group.atoms for low, high in atoms.devices(atom) for d in range(low, high)
-        ):
+        for device in (d for atom in group.atoms for low, high in atoms.devices(atom) for d in range(low, high)):
             found = list(levels_met(plan, donated, device))
             timeline = group.timeline
             assert timeline.bounds[0] == max(level for level, _ in found)
@@ -144,11 +140,7 @@ def test_bounds_are_the_true_peaks_over_all_orders(seed: int) -> None:
 def levels_met(plan: Plan, donated: frozenset[int], device: int) -> Iterator[tuple[int, int]]:
     """Return (level, scratch) of the run on this device, at every point of every order."""
     readers = {
-        slot: [
-            at
-            for at, s in enumerate(plan.steps)
-            if slot in (s.inputs if isinstance(s, Gang) else (s.source,))
-        ]
+        slot: [at for at, s in enumerate(plan.steps) if slot in (s.inputs if isinstance(s, Gang) else (s.source,))]
         for slot in range(len(plan.slots))
     }
 
@@ -170,12 +162,8 @@ def levels_met(plan: Plan, donated: frozenset[int], device: int) -> Iterator[tup
             taken = 0
             if slot.takes >= 0 and donates(plan, slot.maker, donated) and slot.maker == running:
                 taken = min(here(number), here(slot.takes))
-            dead = not slot.keep and all(
-                isinstance(plan.steps[r], Gang) for r in readers[number] or [slot.maker]
-            )
-            dead = (
-                dead and done.issuperset(readers[number]) and running not in (readers[number] or [slot.maker])
-            )
+            dead = not slot.keep and all(isinstance(plan.steps[r], Gang) for r in readers[number] or [slot.maker])
+            dead = dead and done.issuperset(readers[number]) and running not in (readers[number] or [slot.maker])
             level += 0 if dead or (given_up and donors[0] in done - {running}) else here(number) - taken
         return level
 
@@ -211,9 +199,7 @@ def test_scratch_and_peak_of_one_run_count_together_when_they_coincide() -> None
     draft = Draft(1)
     draft.gang(FOUR, draft.gang(FOUR, (), (60,)), (5,))
     draft.gang(FOUR, (), (0,), temp=90)
-    assert (
-        LedgerRig().admit(1, draft.plan()) is None
-    )  # never more than 90 at once, though 65 + 90 would not fit
+    assert LedgerRig().admit(1, draft.plan()) is None  # never more than 90 at once, though 65 + 90 would not fit
 
 
 @pytest.mark.parametrize("depth", [1, 2, 8])
@@ -460,9 +446,7 @@ def test_drawn_plans_contain_every_feature() -> None:
     assert any(isinstance(step, Move) for step in steps)
     assert any(slot.takes >= 0 and plan.slots[slot.takes].arg >= 0 for plan in plans for slot in plan.slots)
     assert any(slot.takes >= 0 and plan.slots[slot.takes].arg < 0 for plan in plans for slot in plan.slots)
-    assert {d for step in steps if isinstance(step, Gang) for d in step.place.devices()} == set(
-        range(DEVICES)
-    )
+    assert {d for step in steps if isinstance(step, Gang) for d in step.place.devices()} == set(range(DEVICES))
 
 
 def test_a_footprint_is_derived_once_and_follows_the_atoms() -> None:
@@ -476,9 +460,4 @@ def test_a_footprint_is_derived_once_and_follows_the_atoms() -> None:
 
 
 def test_sizes_are_written_readably() -> None:
-    assert [size_text(n) for n in (0, 1023, 1536, 16 << 30)] == [
-        "0 bytes",
-        "1023 bytes",
-        "1.5 KiB",
-        "16.0 GiB",
-    ]
+    assert [size_text(n) for n in (0, 1023, 1536, 16 << 30)] == ["0 bytes", "1023 bytes", "1.5 KiB", "16.0 GiB"]

@@ -21,9 +21,7 @@ some_names = st.lists(st.integers(1, 80), max_size=60, unique=True)
 
 
 def spans_of(names: list[int | Range]) -> list[tuple[int, int]]:
-    return [
-        (each, each) if isinstance(each, int) else (each.first, each.first + each.count - 1) for each in names
-    ]
+    return [(each, each) if isinstance(each, int) else (each.first, each.first + each.count - 1) for each in names]
 
 
 @given(runs_of_names)

@@ -111,9 +111,7 @@ def pairs(draw: st.DrawFn) -> tuple[Layout, Layout]:
     splits = [draw(shardings(mesh, rank)) for mesh in meshes]
     shape = []
     for dimension in range(rank):
-        parts = [
-            split.parts(mesh)[dimension] for split, mesh in zip(splits, meshes, strict=True) if split.dims
-        ]
+        parts = [split.parts(mesh)[dimension] for split, mesh in zip(splits, meshes, strict=True) if split.dims]
         shape.append(lcm(1, *parts) * draw(st.integers(0 if draw(st.integers(0, 9)) == 0 else 1, 2)))
     source, target = (
         Layout(tuple(shape), "float32", draw(places(prod(mesh))), mesh, split)
@@ -204,9 +202,7 @@ def test_replicas_share_the_work(pair: tuple[Layout, Layout]) -> None:
 
 
 @given(pairs())
-def test_canonical_layouts_are_equal_exactly_if_each_device_holds_the_same(
-    pair: tuple[Layout, Layout],
-) -> None:
+def test_canonical_layouts_are_equal_exactly_if_each_device_holds_the_same(pair: tuple[Layout, Layout]) -> None:
     one, other = pair
     other = Layout(one.shape, one.dtype, one.place, other.mesh, other.sharding)
     if prod(other.mesh) != one.place.size or 0 in one.shape:
@@ -249,9 +245,7 @@ def test_a_device_knows_its_virtual_index(per_axis: tuple[int, ...]) -> None:
 # --- examples ---------------------------------------------------------------------------------------------
 
 
-def layout(
-    first: int, mesh: tuple[int, ...], *dims: tuple[int, ...], shape: tuple[int, ...] = (8, 8)
-) -> Layout:
+def layout(first: int, mesh: tuple[int, ...], *dims: tuple[int, ...], shape: tuple[int, ...] = (8, 8)) -> Layout:
     return Layout(shape, "float32", line(0, first, prod(mesh)), mesh, Sharding(dims))
 
 

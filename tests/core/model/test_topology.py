@@ -36,9 +36,7 @@ def tori(draw: st.DrawFn) -> Island:
 
 
 def test_hosts_and_devices_are_numbered_through_the_cluster() -> None:
-    cluster = Cluster(
-        (Island(name="a", hosts=2, devices_per_host=4), Island(name="b", hosts=3, devices_per_host=2))
-    )
+    cluster = Cluster((Island(name="a", hosts=2, devices_per_host=4), Island(name="b", hosts=3, devices_per_host=2)))
     a, b = cluster.islands
     assert (cluster.hosts, cluster.devices) == (5, 14)
     assert (a.index, a.base_host, a.base_device) == (0, 0, 0)
@@ -65,10 +63,7 @@ def test_a_number_out_of_range_is_an_error(number: int) -> None:
 @examples(60)
 def test_hosts_of_a_place(devices_per_host: int, skip: int, picks: list[int]) -> None:
     cluster = Cluster(
-        (
-            Island(name="o", hosts=skip, devices_per_host=3),
-            Island(name="i", hosts=8, devices_per_host=devices_per_host),
-        )
+        (Island(name="o", hosts=skip, devices_per_host=3), Island(name="i", hosts=8, devices_per_host=devices_per_host))
     )
     base = cluster.islands[1].base_device
     devices = sorted(base + pick for pick in picks if pick < 8 * devices_per_host)
@@ -260,9 +255,7 @@ def test_a_compact_place_equals_its_list_of_devices(devices: list[int]) -> None:
     assert [place.device(index) for index in range(len(devices))] == devices
 
 
-@given(
-    st.lists(st.lists(st.integers(0, 20), min_size=1, max_size=5, unique=True), max_size=3), st.integers(0, 9)
-)
+@given(st.lists(st.lists(st.integers(0, 20), min_size=1, max_size=5, unique=True), max_size=3), st.integers(0, 9))
 def test_a_product_of_grids_is_every_sum_in_order(axes: list[list[int]], base: int) -> None:
     assert written_out(grids.product(axes, base)) == [base + sum(parts) for parts in every(*axes)]
 

@@ -35,8 +35,7 @@ def with_value(index: int, **changes: object) -> Program:
 
 
 @pytest.mark.parametrize(
-    "program",
-    [chain(3), chain(3, donate=True), hop(4), fan_out(3), pipeline(2, 3), pipeline(3, 2, "1f1b"), moe()],
+    "program", [chain(3), chain(3, donate=True), hop(4), fan_out(3), pipeline(2, 3), pipeline(3, 2, "1f1b"), moe()]
 )
 def test_valid_programs_pass(program: Program) -> None:
     validate(program)
@@ -82,10 +81,7 @@ def behind(whole: SliceSpec, **changes: object) -> Program:
     moved = [replace(value, slice=1) for value in program.args]
     (node,) = program.nodes
     assert isinstance(node, Node)
-    values = {
-        name: tuple(replace(value, slice=1) for value in getattr(node, name))
-        for name in ("expects", "outputs")
-    }
+    values = {name: tuple(replace(value, slice=1) for value in getattr(node, name)) for name in ("expects", "outputs")}
     return replace(program, args=tuple(moved), nodes=(replace(node, slice=1, **values),))
 
 
@@ -106,8 +102,7 @@ def test_a_sub_slice_that_makes_no_sense_is_refused() -> None:
     refused(with_part(SliceSpec("s", 8)), "slice 'part' (0)", "which must be listed before it")
     refused(with_part(of="part"), "slice 'part' (0)", "which must be listed before it")
     refused(
-        behind(SliceSpec("s", 8, of="all", picks=tuple(range(8)))),
-        "itself a part of slice 'all': say which devices",
+        behind(SliceSpec("s", 8, of="all", picks=tuple(range(8)))), "itself a part of slice 'all': say which devices"
     )
     for own in ({"kind": "v3"}, {"island": "a"}, {"layout": "spread"}, {"exclusive": True}):
         refused(with_part(**own), "slice 'part' (0)", "are those of slice 's', of which it is a part")
@@ -117,9 +112,7 @@ def test_a_sharding_may_have_a_mesh_of_its_own() -> None:
     validate(with_value(0, sharding=Sharding(((0, 1),), (2, 2))))
     validate(with_value(0, sharding=Sharding(((1,),), (4, 1))))
     validate(with_value(0, sharding=Sharding((), (2, 2))))
-    refused(
-        with_value(0, sharding=Sharding(((0,),), (2, 3))), "does not hold exactly the 4 devices of slice 's'"
-    )
+    refused(with_value(0, sharding=Sharding(((0,),), (2, 3))), "does not hold exactly the 4 devices of slice 's'")
     refused(with_value(0, sharding=Sharding((), (-2, -2))), "does not hold exactly the 4 devices")
     refused(with_value(0, sharding=Sharding((), (1,) * 8 + (4,))), "a mesh of 9 axes; at most 8")
     refused(with_value(0, sharding=Sharding(((2,),), (2, 2))), "mesh axis 2 is unknown; there are 2")
@@ -187,12 +180,7 @@ def test_an_irregular_computation_makes_rows() -> None:
 
 def test_slices_without_meaning_are_refused() -> None:
     program = chain(1)
-    for wrong in (
-        SliceSpec("s", 0),
-        SliceSpec("s", -4),
-        SliceSpec("s", 4, (2, 3)),
-        SliceSpec("s", 4, (4, -1, -1)),
-    ):
+    for wrong in (SliceSpec("s", 0), SliceSpec("s", -4), SliceSpec("s", 4, (2, 3)), SliceSpec("s", 4, (4, -1, -1))):
         refused(replace(program, slices=(wrong,)), "slice 's' (0)")
     refused(replace(program, slices=(SliceSpec("s", 1, (1,) * 9),)), "9 axes")
     refused(replace(program, slices=(SliceSpec("s", 4), SliceSpec("s", 8))), "slice 's' (1)", "another slice")

@@ -9,17 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.record.clocks import (
-    KEPT,
-    MILLION,
-    RATE,
-    ClockExchange,
-    Estimate,
-    PeerClock,
-    Reading,
-    drift,
-    reading,
-)
+from core.record.clocks import KEPT, MILLION, RATE, ClockExchange, Estimate, PeerClock, Reading, drift, reading
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -43,9 +33,7 @@ def spans(most: int) -> st.SearchStrategy[int]:
 
 
 drifts = st.one_of(st.sampled_from([-1.0, 0.0, 1.0]), st.floats(-1, 1))
-steps = st.builds(
-    ExchangeStep, spans(100 * S), spans(S), spans(S), spans(S), st.tuples(drifts, drifts, drifts, drifts)
-)  # fmt: skip
+steps = st.builds(ExchangeStep, spans(100 * S), spans(S), spans(S), spans(S), st.tuples(drifts, drifts, drifts, drifts))
 
 
 class TwoClocks:
@@ -77,9 +65,7 @@ def wrong(clock: PeerClock, truth: dict[int, int]) -> list[tuple[int, int, Estim
 
 
 @given(st.integers(-(10**18), 10**18), st.lists(steps, min_size=1, max_size=40), st.integers(4, 64))
-def test_the_true_offset_is_within_the_bound_at_all_times(
-    offset: int, many: list[ExchangeStep], kept: int
-) -> None:
+def test_the_true_offset_is_within_the_bound_at_all_times(offset: int, many: list[ExchangeStep], kept: int) -> None:
     two, clock = TwoClocks(offset), PeerClock(kept=kept)
     for step in many:
         clock.heard(two.exchange(step))
@@ -205,8 +191,7 @@ def test_an_exchange_is_used_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "readings",
-    [[Reading(5, 0, 1), Reading(5, 0, 1)], [Reading(9, 0, 1), Reading(5, 0, 1)], [Reading(0, 2, 1)]],
+    "readings", [[Reading(5, 0, 1), Reading(5, 0, 1)], [Reading(9, 0, 1), Reading(5, 0, 1)], [Reading(0, 2, 1)]]
 )
 def test_impossible_readings_are_refused(readings: list[Reading]) -> None:
     with pytest.raises(ValueError, match="cannot be the readings"):

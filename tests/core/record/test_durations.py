@@ -8,9 +8,7 @@ from core.record.trace import TracedPlace
 PLACES = {0: TracedPlace(0, ((0, 4),), 2, 0), 1: TracedPlace(0, ((2, 6),), 2, 0)}
 
 
-def gang(
-    entered: int, ended: int, what: str | None = "f", place: int = 0, failed: bool = False
-) -> EndedGang[str]:
+def gang(entered: int, ended: int, what: str | None = "f", place: int = 0, failed: bool = False) -> EndedGang[str]:
     return EndedGang(ended, entered, place, what, failed)
 
 
@@ -36,12 +34,8 @@ def test_unknown_gangs_give_no_sample() -> None:
     assert not list(samples([first, gang(1, 80, None)], PLACES)), "what the gang ran is unknown"
     assert not list(samples([first, gang(1, 80, failed=True)], PLACES)), "how far it came is unknown"
     assert not list(samples([gang(0, 50, place=7), gang(1, 80, place=7)], PLACES)), "where it was is unknown"
-    assert not list(samples([first, gang(1, 80), gang(2, 80, "g")], PLACES)), (
-        "which of them took how long is unknown"
-    )
-    assert not list(samples([first, gang(0, 70, "g", 1), gang(1, 80)], PLACES)), (
-        "when its devices were free is unknown"
-    )
+    assert not list(samples([first, gang(1, 80), gang(2, 80, "g")], PLACES)), "which of them took how long is unknown"
+    assert not list(samples([first, gang(0, 70, "g", 1), gang(1, 80)], PLACES)), "when its devices were free is unknown"
 
 
 def test_the_order_of_samples_does_not_matter() -> None:

@@ -12,17 +12,7 @@ from core import protocol as p
 from core.link import codec as wire
 from core.model.errors import Illegal
 from core.record.eventcodec import EventCodec, UnknownKind
-from core.record.eventlog import (
-    MAGIC,
-    Diverged,
-    Log,
-    LogAbout,
-    LogError,
-    Recorder,
-    Replayable,
-    decode,
-    replay,
-)
+from core.record.eventlog import MAGIC, Diverged, Log, LogAbout, LogError, Recorder, Replayable, decode, replay
 from tests.core import structs
 from tests.laws import examples
 
@@ -124,9 +114,7 @@ def test_an_event_of_an_unknown_kind_is_refused_before_it_happens() -> None:
 
 def kinds_of_events() -> list[type[msgspec.Struct]]:
     local = [
-        kind
-        for kind in vars(p.effects).values()
-        if isinstance(kind, type) and issubclass(kind, p.Event | p.Command)
+        kind for kind in vars(p.effects).values() if isinstance(kind, type) and issubclass(kind, p.Event | p.Command)
     ]
     return [*(kind for kind in local if kind not in (p.Event, p.Command)), *get_args(wire.Message)]
 

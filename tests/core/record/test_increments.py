@@ -43,8 +43,7 @@ class Reader:
                     self.rows[name][next(iter(row.values()))] = row
         self.places.update(found.places)
         open_rows = {
-            name: [key for key, row in rows.items() if row[OVER[name]] < 0]
-            for name, rows in self.rows.items()
+            name: [key for key, row in rows.items() if row[OVER[name]] < 0] for name, rows in self.rows.items()
         }
         self.cursor = TraceCursor(found.after, open_rows, found.known_places, self.cursor.most)
         return found
@@ -120,9 +119,7 @@ def test_after_each_look_the_reader_has_what_the_trace_has(happenings: list[int]
         reader.look(story.trace)
         for name, rows in reader.rows.items():
             assert rows == rows_of(story.trace, name)
-        assert reader.levels == [
-            (row["at"], row["place"], row["resident"]) for row in story.trace.rows("memory")
-        ]
+        assert reader.levels == [(row["at"], row["place"], row["resident"]) for row in story.trace.rows("memory")]
         assert reader.places == story.trace.places
 
 

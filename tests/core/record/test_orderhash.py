@@ -8,11 +8,7 @@ from core.record.orderhash import OrderHash, token
 Gang = tuple[int, str, str, int, str]  # island, client, program, run, step
 
 gangs = st.tuples(
-    st.integers(0, 2),
-    st.sampled_from("ab"),
-    st.sampled_from(["p", "q"]),
-    st.integers(1, 3),
-    st.sampled_from("xyz"),
+    st.integers(0, 2), st.sampled_from("ab"), st.sampled_from(["p", "q"]), st.integers(1, 3), st.sampled_from("xyz")
 )
 
 

@@ -185,9 +185,7 @@ def test_a_merge_renumbers_names_and_runs_and_hosts() -> None:
     gang = list(here.rows("gangs"))[-1]
     assert (gang["run"], gang["step"]) == (8, "answer")
     assert list(here.intervals())[-4:] == [(0, 200, 6, 10), (1, 200, 6, 10), (2, 200, 9, 10), (3, 200, 9, 10)]
-    assert list(here.rows("memory")) == [
-        {"at": 3, "place": 0, "resident": 10, "committed": 20, "capacity": 100}
-    ]
+    assert list(here.rows("memory")) == [{"at": 3, "place": 0, "resident": 10, "committed": 20, "capacity": 100}]
 
 
 def test_a_gang_that_a_merge_ended_is_over() -> None:
@@ -254,9 +252,7 @@ class Shifted:
 NUMBERS = st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=10)
 
 
-@given(
-    st.lists(NUMBERS, min_size=1, max_size=3), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2**40)))
-)
+@given(st.lists(NUMBERS, min_size=1, max_size=3), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2**40))))
 def test_a_pattern_that_is_shifted_is_written_as_the_numbers_that_it_stands_for(
     patterns: list[list[int]], added: list[tuple[int, int]]
 ) -> None:
@@ -340,10 +336,7 @@ def test_arrivals_with_jitter_take_half_a_byte_a_device(jitter: int) -> None:
 
 
 def restored(trace: Trace) -> Trace:
-    columns = {
-        name: {column: bytes(data) for column, data in table.items()}
-        for name, table in trace.columns().items()
-    }
+    columns = {name: {column: bytes(data) for column, data in table.items()} for name, table in trace.columns().items()}
     return Trace.restored(trace.strings.words, trace.places, columns)
 
 

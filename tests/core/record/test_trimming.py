@@ -22,9 +22,7 @@ def run(trace: Trace, number: int, end: bool = True, client: int = 1) -> None:
         trace.hosts(seq, [at + 2, at + 3 + number % 7])
         if end:
             trace.update(seq, started=at + 2, ended=at + 5)
-    trace.transfer(
-        100 * number + 50, number, "send", 0, 0, nbytes=8, entered=at + 1, started=at + 2, ended=at + 4
-    )
+    trace.transfer(100 * number + 50, number, "send", 0, 0, nbytes=8, entered=at + 1, started=at + 2, ended=at + 4)
     trace.levels([(at, number % 3, number, 0, 99)])
     if end:
         trace.ended(number, at + 8, Blame("user", f"cause {number}") if number % 5 == 0 else None)
@@ -113,15 +111,7 @@ def test_rows_of_no_run_are_dropped_by_their_time() -> None:
     trace.client(1, "ann", 1, 0, 0)
     for number in range(2000):
         trace.transfer(
-            100 * number + 60,
-            -1,
-            "put",
-            -1,
-            0,
-            nbytes=8,
-            client=1,
-            entered=10 * number,
-            ended=10 * number + 1,
+            100 * number + 60, -1, "put", -1, 0, nbytes=8, client=1, entered=10 * number, ended=10 * number + 1
         )
         run(trace, number)
     puts = [row for row in trace.rows("transfers") if row["step"] == "put"]
@@ -179,9 +169,7 @@ def test_runs_that_are_over_make_room_for_reservations() -> None:
 
 def test_a_trace_is_sent_with_the_time_from_which_it_is_complete() -> None:
     trace = traced(2000, LIMIT)
-    columns = {
-        name: {c: data.tobytes() for c, data in table.items()} for name, table in trace.columns().items()
-    }
+    columns = {name: {c: data.tobytes() for c, data in table.items()} for name, table in trace.columns().items()}
     again = Trace.restored(trace.strings.words, trace.places, columns, trace.since)
     assert rows_since(again) == rows_since(trace)
     assert again.since == trace.since

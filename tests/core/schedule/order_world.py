@@ -119,9 +119,9 @@ class OrderWorld:
         for ticket in self.waiting:
             if self.room(ticket) and not self.held(ticket):
                 assert why[id(ticket)] == "passed", f"it could enter, and did not: {why[id(ticket)]}"
-                assert any(
-                    self.overlap(ticket, other) and not self.room(other) for other in self.waiting
-                ) or any(why[id(other)] == "passed" for other in self.waiting if other is not ticket)
+                assert any(self.overlap(ticket, other) and not self.room(other) for other in self.waiting) or any(
+                    why[id(other)] == "passed" for other in self.waiting if other is not ticket
+                )
         return picked
 
     def may_finish(self) -> list[Ticket]:

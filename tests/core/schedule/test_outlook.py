@@ -148,9 +148,7 @@ def test_a_longer_queue_is_no_reason_for_a_gang_to_cost_more(policy: type[Policy
 
 
 @pytest.mark.parametrize(("policy", "most"), [(EasyBackfill, 100), (GangReservation, 45)])
-def test_the_cost_of_a_gang_grows_no_faster_than_the_number_of_clients(
-    policy: type[Policy], most: int
-) -> None:
+def test_the_cost_of_a_gang_grows_no_faster_than_the_number_of_clients(policy: type[Policy], most: int) -> None:
     """They look at each client's first gang whenever they are asked; what runs behind it costs nothing more.
     (Python 3.11 counts comprehensions as calls.)"""
     for clients, window in ((16, 8), (64, 8), (64, 2)):

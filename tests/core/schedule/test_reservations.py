@@ -58,9 +58,7 @@ def test_the_policy_is_asked_again_when_a_gang_comes_or_ends() -> None:
     world.run()
     assert [one.started, wide.started, other.started] == [0, 10, 15]
     assert policy.asked == [0, 2, 10, 15]
-    assert world.kept == [Kept(2, 10, frozenset(RIGHT))], (
-        "the wide gang has no room, so it is not kept from entering"
-    )
+    assert world.kept == [Kept(2, 10, frozenset(RIGHT))], "the wide gang has no room, so it is not kept from entering"
 
 
 def test_a_withdrawal_ends_what_was_kept() -> None:
@@ -176,10 +174,7 @@ def test_a_policy_that_does_not_say_that_it_reserves_is_told_so() -> None:
             return Reserve()
 
     for policy, text in (
-        (
-            Curious,
-            "raised TypeError: only a policy whose class says `reserves = True` is shown what runs and what",
-        ),
+        (Curious, "raised TypeError: only a policy whose class says `reserves = True` is shown what runs and what"),
         (Silent, "answered Reserve, which takes `reserves = True` in its class, when asked to pick"),
     ):
         world = TimedWorld(policy)
@@ -235,8 +230,7 @@ def test_waiting_for_what_runs_is_not_counted_against_the_bound() -> None:
     """A wide gang waits for a long one: its devices may be kept as long as that takes."""
     policy = Asked(
         lambda ready, now: (
-            next((g for g in ready.heads() if g.devices == 8), None)
-            or (Reserve() if ready.waiting() else ready.best())
+            next((g for g in ready.heads() if g.devices == 8), None) or (Reserve() if ready.waiting() else ready.best())
         )
     )
     world = TimedWorld(policy, max_reserved=10)

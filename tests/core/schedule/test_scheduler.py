@@ -137,9 +137,7 @@ def test_a_place_that_was_served_may_be_passed_again() -> None:
         world.finish(passing)
         world.finish(world.flying[0])
         assert world.fill() == [each]
-        older = world.offer(
-            0, LEFT, submitted=-1
-        )  # it blocks the left half again when the wide gang has ended
+        older = world.offer(0, LEFT, submitted=-1)  # it blocks the left half again when the wide gang has ended
         world.finish(each)
         assert world.fill() == [older]
 

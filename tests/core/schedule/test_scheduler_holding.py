@@ -76,12 +76,7 @@ def test_when_the_policy_prefers_the_wide_gang_it_is_passed_up_to_the_bound() ->
 
 
 @examples(40)
-@given(
-    window=st.integers(1, 4),
-    passes=st.integers(1, 6),
-    heavy=st.integers(1, 40),
-    preferred=st.integers(1, 10),
-)
+@given(window=st.integers(1, 4), passes=st.integers(1, 6), heavy=st.integers(1, 40), preferred=st.integers(1, 10))
 def test_law_no_half_stands_idle_longer_than_what_is_in_flight_on_the_other(
     window: int, passes: int, heavy: int, preferred: int
 ) -> None:
@@ -94,12 +89,8 @@ def test_law_no_half_stands_idle_longer_than_what_is_in_flight_on_the_other(
     assert longest <= window + 1
 
 
-@given(
-    window=st.integers(1, 3), passes=st.integers(0, 4), heavy=st.integers(1, 40), stretch=st.integers(0, 20)
-)
-def test_law_under_a_policy_that_ages_the_wide_gang_runs(
-    window: int, passes: int, heavy: int, stretch: int
-) -> None:
+@given(window=st.integers(1, 3), passes=st.integers(0, 4), heavy=st.integers(1, 40), stretch=st.integers(0, 20))
+def test_law_under_a_policy_that_ages_the_wide_gang_runs(window: int, passes: int, heavy: int, stretch: int) -> None:
     world = OrderWorld(Shortest(stretch), window=window, max_passes=passes)
     order, _ = half_by_half(world, 60 + 40 * heavy * (passes + window + 1), heavy, past_wide=False)
     assert WIDE in [ticket.client for ticket in order]

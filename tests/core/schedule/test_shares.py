@@ -12,18 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.schedule.contention import PlaceQueue
-from core.schedule.policy import (
-    POLICIES,
-    Deadline,
-    Fifo,
-    Policy,
-    Priority,
-    Ready,
-    RoundRobin,
-    Shortest,
-    Stride,
-    Ticket,
-)
+from core.schedule.policy import POLICIES, Deadline, Fifo, Policy, Priority, Ready, RoundRobin, Shortest, Stride, Ticket
 from tests.laws import examples
 
 from .order_world import EarlyEntry, OrderWorld
@@ -44,9 +33,7 @@ def share(world: OrderWorld, client: int, weight: int, tickets: list[Ticket]) ->
 
 
 @given(data=st.data(), clients=st.lists(weights, min_size=2, max_size=4), window=windows)
-def test_backlogged_clients_get_shares_by_weight(
-    data: st.DataObject, clients: list[int], window: int
-) -> None:
+def test_backlogged_clients_get_shares_by_weight(data: st.DataObject, clients: list[int], window: int) -> None:
     """|S_i/w_i - S_j/w_j| <= (d+1)(L/w_i + L/w_j) at every moment, for entered and for finished service."""
     world = OrderWorld(Stride, window)
     longest = 0
@@ -122,9 +109,7 @@ def test_wide_and_narrow_clients_get_equal_device_seconds() -> None:
     assert [total[c] / sum(total.values()) for c in range(3)] == pytest.approx([1 / 3] * 3, rel=0.05)
 
 
-def turns(
-    world: OrderWorld, places: dict[int, range], weights: dict[int, int], finishes: int
-) -> Counter[int]:
+def turns(world: OrderWorld, places: dict[int, range], weights: dict[int, int], finishes: int) -> Counter[int]:
     """Let these clients have work waiting for this long. Return how many gangs of each enter."""
     served: Counter[int] = Counter()
     for client, place in places.items():
@@ -166,16 +151,7 @@ def test_a_newcomer_does_not_wait_for_a_client_that_used_idle_devices() -> None:
 
 # --- whatever the policy: random work on overlapping places
 
-PLACES = [
-    range(8),
-    range(4),
-    range(4, 8),
-    range(2),
-    range(2, 4),
-    range(4, 6),
-    range(1, 5),
-    range(8, 12),
-]
+PLACES = [range(8), range(4), range(4, 8), range(2), range(2, 4), range(4, 6), range(1, 5), range(8, 12)]
 actions = st.lists(
     st.tuples(
         st.sampled_from(["offer", "offer", "offer", "finish", "ripen", "withdraw"]),
@@ -194,13 +170,7 @@ def play(world: OrderWorld, script: Actions, watch: object = None) -> list[tuple
     for what, client, place, cost, spice in script:
         if what == "offer":
             world.offer(
-                client,
-                PLACES[place],
-                cost,
-                weight=1 + spice,
-                priority=spice,
-                deadline=spice * 100,
-                ripe=spice > 0,
+                client, PLACES[place], cost, weight=1 + spice, priority=spice, deadline=spice * 100, ripe=spice > 0
             )
         elif what == "finish" and world.may_finish():
             firsts = world.may_finish()
@@ -220,12 +190,7 @@ def play(world: OrderWorld, script: Actions, watch: object = None) -> list[tuple
 
 @ALL
 @examples(20)
-@given(
-    script=actions,
-    window=windows,
-    passes=st.integers(0, 3),
-    early=st.sampled_from(["always", "idle", "never"]),
-)
+@given(script=actions, window=windows, passes=st.integers(0, 3), early=st.sampled_from(["always", "idle", "never"]))
 def test_picks_are_work_conserving_and_all_work_ends(
     policy: type[Policy], script: Actions, window: int, passes: int, early: EarlyEntry
 ) -> None:
@@ -355,9 +320,7 @@ class Adversary:
 
 
 @pytest.mark.parametrize(
-    "policy",
-    [Fifo(), Stride(), Priority(age=20), Shortest(stretch=2), RoundRobin()],
-    ids=lambda p: type(p).__name__,
+    "policy", [Fifo(), Stride(), Priority(age=20), Shortest(stretch=2), RoundRobin()], ids=lambda p: type(p).__name__
 )
 @pytest.mark.parametrize("place", [range(8), range(2), range(6)])
 def test_no_gang_starves(policy: Policy, place: range) -> None:
@@ -395,10 +358,7 @@ def test_clients_on_disjoint_devices_do_not_affect_each_other(
     turns = data.draw(st.permutations([0] * len(scripts[0]) + [1] * len(scripts[1])))
 
     def order(sides: tuple[int, ...]) -> list[int]:
-        world, left = (
-            OrderWorld(policy, window, max_passes=2),
-            {side: iter(scripts[side]) for side in scripts},
-        )
+        world, left = (OrderWorld(policy, window, max_passes=2), {side: iter(scripts[side]) for side in scripts})
         for time, side in enumerate(turns):
             if side in sides:
                 what, client, place, cost = next(left[side])

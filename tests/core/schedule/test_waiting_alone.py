@@ -67,9 +67,7 @@ def played(policy: Policy, actions: list[Any], queued: bool) -> tuple[list[Any],
 
 @pytest.mark.parametrize("policy", [Fifo, Stride, RoundRobin])
 @given(actions=ACTIONS)
-def test_what_waits_alone_enters_as_it_would_from_its_queue(
-    policy: Callable[[], Policy], actions: list[Any]
-) -> None:
+def test_what_waits_alone_enters_as_it_would_from_its_queue(policy: Callable[[], Policy], actions: list[Any]) -> None:
     assert played(policy(), actions, queued=False) == played(policy(), actions, queued=True)
 
 

@@ -49,15 +49,7 @@ class TimedWorld:
         place = frozenset(devices)
         number = len(self.gangs) + 1
         ticket = Ticket(
-            number,
-            0,
-            client,
-            self.atoms.intern_devices(spans.of(place)),
-            cost,
-            weight,
-            priority,
-            deadline,
-            at,
+            number, 0, client, self.atoms.intern_devices(spans.of(place)), cost, weight, priority, deadline, at
         )
         gang = TimedGang(ticket, place, lasts or cost)
         self.gangs.append(gang)

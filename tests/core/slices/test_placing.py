@@ -87,9 +87,7 @@ def shifted(island: Island, start: Cell, lie: Cell, digits: Cell) -> int | None:
 def neighbours(island: Island, one: int, other: int) -> bool:
     apart = [
         min((a - b) % size, (b - a) % size) if wrap else abs(a - b)
-        for a, b, size, wrap in zip(
-            island.coords(one), island.coords(other), island.torus, island.wraps, strict=True
-        )
+        for a, b, size, wrap in zip(island.coords(one), island.coords(other), island.torus, island.wraps, strict=True)
     ]
     return sum(apart) == 1
 
@@ -154,9 +152,7 @@ def test_a_mesh_of_more_axes_than_the_torus_shares_axes() -> None:
     island = island_of(hosts=4, devices_per_host=4, torus=(4, 4), block=(2, 2))
     place = choose(SliceSpec("s", 8, (2, 2, 2)), [(island, [1] * 16, [0] * 16)])
     assert place is not None
-    assert [island.coords(device) for device in place.devices()] == [
-        (x, y) for x in range(2) for y in range(4)
-    ]
+    assert [island.coords(device) for device in place.devices()] == [(x, y) for x in range(2) for y in range(4)]
 
 
 def test_a_mesh_axis_of_length_one_needs_no_torus_axis() -> None:
@@ -173,9 +169,7 @@ def test_a_block_uses_more_hosts_if_the_better_ones_are_taken() -> None:
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.data())
-def test_the_number_of_hosts_that_a_range_of_an_axis_touches(
-    block: int, hosts: int, data: st.DataObject
-) -> None:
+def test_the_number_of_hosts_that_a_range_of_an_axis_touches(block: int, hosts: int, data: st.DataObject) -> None:
     size = block * hosts
     start, extent = data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, size))
     expected = {(start + at) % size // block for at in range(extent)}
@@ -222,11 +216,7 @@ def test_packed_takes_the_fewest_hosts_then_the_lowest_peak(data: st.DataObject,
 @examples(150)
 def test_packed_takes_the_least_loaded(data: st.DataObject, island: Island) -> None:
     """The choice has the least load if the slice is a part of a host or consists of whole hosts."""
-    sizes = [
-        n
-        for n in range(1, island.devices + 1)
-        if n % island.devices_per_host == 0 or n < island.devices_per_host
-    ]
+    sizes = [n for n in range(1, island.devices + 1) if n % island.devices_per_host == 0 or n < island.devices_per_host]
     count = data.draw(st.sampled_from(sizes))
     usable, load = data.draw(used(island, gaps=False))
     place = choose(SliceSpec("s", count), [(island, usable, load)])
@@ -360,9 +350,7 @@ def test_the_nearest_shape_that_is_suggested_fits(island: Island, spec: SliceSpe
 def test_slices_of_one_shape_balance_the_load(data: st.DataObject, hosts: int, devices_per_host: int) -> None:
     """The load is balanced if the slices are a part of a host or consist of whole hosts."""
     island = island_of(hosts=hosts, devices_per_host=devices_per_host)
-    sizes = [
-        n for n in range(1, island.devices + 1) if n % devices_per_host == 0 or devices_per_host % n == 0
-    ]
+    sizes = [n for n in range(1, island.devices + 1) if n % devices_per_host == 0 or devices_per_host % n == 0]
     layout = data.draw(st.sampled_from(LAYOUTS))
     assert_balanced(island, SliceSpec("s", data.draw(st.sampled_from(sizes)), layout=layout))
 
@@ -370,14 +358,10 @@ def test_slices_of_one_shape_balance_the_load(data: st.DataObject, hosts: int, d
 @given(st.data(), tori())
 @examples(60)
 def test_meshes_that_tile_the_torus_balance_the_load(data: st.DataObject, island: Island) -> None:
-    mesh = tuple(
-        data.draw(st.sampled_from([n for n in range(1, size + 1) if size % n == 0])) for size in island.torus
-    )
+    mesh = tuple(data.draw(st.sampled_from([n for n in range(1, size + 1) if size % n == 0])) for size in island.torus)
     assume(len(mesh) >= 2)
     assume(all(e % b == 0 or b % e == 0 for e, b in zip(mesh, island.block, strict=True)))
-    assume(
-        len(orientations(mesh, island.torus)) == 1
-    )  # another orientation may take fewer hosts, and not tile
+    assume(len(orientations(mesh, island.torus)) == 1)  # another orientation may take fewer hosts, and not tile
     assert_balanced(island, mesh_spec(mesh))
 
 

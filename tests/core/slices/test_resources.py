@@ -68,9 +68,7 @@ def test_a_slice_is_bound_at_first_use_and_keeps_its_devices() -> None:
 def test_one_name_in_a_session_is_one_slice() -> None:
     r = all_up(small(hosts=2, devices_per_host=2))
     r.bind(1, slice_spec(2))
-    with pytest.raises(
-        Impossible, match=r"slice 's' is bound as 2 devices; now it asks for 3 devices: release"
-    ):
+    with pytest.raises(Impossible, match=r"slice 's' is bound as 2 devices; now it asks for 3 devices: release"):
         r.bind(1, slice_spec(3))
     assert r.place(1, "s") == line(0, 0, 2)
     assert r.release(1, "s")
@@ -97,9 +95,7 @@ def test_a_mesh_lies_on_the_torus_in_order() -> None:
     island = r.cluster.island("c2")
     coords = [island.coords(device) for device in bound(r.bind(1, slice_spec(16, mesh=(4, 4), island="c2")))]
     assert coords == [(x, y) for x in range(4) for y in range(4)]
-    coords = [
-        island.coords(device) for device in bound(r.bind(1, slice_spec(8, "t", mesh=(4, 2), island="c2")))
-    ]
+    coords = [island.coords(device) for device in bound(r.bind(1, slice_spec(8, "t", mesh=(4, 2), island="c2")))]
     assert coords == [(x, 4 + y) for y in range(4) for x in range(2)]  # rotated, so that it is on one host
 
 
@@ -127,19 +123,14 @@ def test_an_exclusive_slice_shares_no_device() -> None:
     r = all_up(small(hosts=2, devices_per_host=2))
     assert bound(r.bind(1, exclusive(2))) == [0, 1]
     assert bound(r.bind(2, slice_spec(2))) == [2, 3]
-    assert (
-        waits(r.bind(3, slice_spec(3)))
-        == "waits for devices 0-2 of island 'i0', bound by slice 's' of session 1"
-    )
+    assert waits(r.bind(3, slice_spec(3))) == "waits for devices 0-2 of island 'i0', bound by slice 's' of session 1"
     text = "waits for devices 0-1 of island 'i0', bound by slice 's' of session 1, "
     text += "claimed before by slice 's' of session 3"
     assert waits(r.bind(4, exclusive(2))) == text
     assert r.bind(4, exclusive(2)) == MustWait(text)
     r.release(1, "s")
     assert r.retry() == [(3, "s", BoundSlice(line(0, 0, 3)))]
-    assert waits(r.bind(4, exclusive(2))).endswith(
-        "devices 0-1 of island 'i0', bound by slice 's' of session 3"
-    )
+    assert waits(r.bind(4, exclusive(2))).endswith("devices 0-1 of island 'i0', bound by slice 's' of session 3")
     r.release(3, "s")
     assert r.retry() == [(4, "s", BoundSlice(line(0, 0, 2)))]
     assert r.retry() == []
@@ -197,27 +188,12 @@ def test_a_waiting_slice_that_is_released_leaves_the_queue() -> None:
     [
         (slice_spec(9), "9 devices. The nearest that would fit: 8 devices"),
         (slice_spec(0), "0 devices. The nearest that would fit: 1 device"),
-        (
-            slice_spec(2, kind="v33"),
-            "2 devices, kind 'v33'. The nearest that would fit: 2 devices, kind 'v3'",
-        ),
-        (
-            slice_spec(2, island="podd"),
-            "island 'podd'. The nearest that would fit: 2 devices, on island 'pod'",
-        ),
-        (
-            slice_spec(2, kind="v3", island="few"),
-            "island 'few'. The nearest that would fit: 2 devices, kind 'v3'",
-        ),
-        (
-            slice_spec(8, mesh=(2, 3)),
-            "but a mesh 2x3 has 6. The nearest that would fit: 6 devices as a mesh 2x3",
-        ),
+        (slice_spec(2, kind="v33"), "2 devices, kind 'v33'. The nearest that would fit: 2 devices, kind 'v3'"),
+        (slice_spec(2, island="podd"), "island 'podd'. The nearest that would fit: 2 devices, on island 'pod'"),
+        (slice_spec(2, kind="v3", island="few"), "island 'few'. The nearest that would fit: 2 devices, kind 'v3'"),
+        (slice_spec(8, mesh=(2, 3)), "but a mesh 2x3 has 6. The nearest that would fit: 6 devices as a mesh 2x3"),
         (slice_spec(8, mesh=(8, 1)), "a mesh 8x1. The nearest that would fit: 8 devices as a mesh 4x2"),
-        (
-            slice_spec(6, mesh=(-2, -3)),
-            "at least one device. The nearest that would fit: 6 devices as a mesh 2x3",
-        ),
+        (slice_spec(6, mesh=(-2, -3)), "at least one device. The nearest that would fit: 6 devices as a mesh 2x3"),
         (exclusive(7, mesh=(7, 1)), "The nearest that would fit: 4 devices as a mesh 4x1, exclusive"),
     ],
 )
@@ -394,6 +370,4 @@ def test_a_claim_does_not_bar_the_session_that_it_waits_for() -> None:
     assert isinstance(resources.bind(1, SliceSpec("a", 2)), BoundSlice)
     assert isinstance(resources.bind(2, SliceSpec("alone", 4, exclusive=True)), MustWait)
     assert isinstance(resources.bind(3, SliceSpec("c", 4)), MustWait)  # behind the claim
-    assert isinstance(
-        resources.bind(1, SliceSpec("b", 4)), BoundSlice
-    )  # not behind the slice that waits for it
+    assert isinstance(resources.bind(1, SliceSpec("b", 4)), BoundSlice)  # not behind the slice that waits for it

@@ -178,9 +178,7 @@ def room(island: Island, spec: SliceSpec) -> bool:
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=12))
 @examples(100)
-def test_an_exclusive_slice_is_served_however_many_come_after_it(
-    others: list[tuple[int, bool]],
-) -> None:
+def test_an_exclusive_slice_is_served_however_many_come_after_it(others: list[tuple[int, bool]]) -> None:
     """The slices that were there before are released one by one. It does not wait for any slice that comes later."""
     r = all_up(small(hosts=2, devices_per_host=2))
     for session, (devices, exclusive) in enumerate(others):

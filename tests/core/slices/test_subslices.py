@@ -70,10 +70,7 @@ def test_a_sub_slice_moves_with_its_parent() -> None:
     r.bind(1, slice_spec(2))
     r.bind(1, part_of("part", 1))
     r.host_lost(0)
-    assert r.remap(0) == [
-        Moved(1, "s", line(0, 0, 2), line(0, 2, 2)),
-        Moved(1, "part", line(0, 1, 1), line(0, 3, 1)),
-    ]
+    assert r.remap(0) == [Moved(1, "s", line(0, 0, 2), line(0, 2, 2)), Moved(1, "part", line(0, 1, 1), line(0, 3, 1))]
     assert bound(r.bind(1, part_of("part", 1))) == [3]
 
 
@@ -84,9 +81,7 @@ def test_a_sub_slice_waits_when_its_parent_has_lost_its_place() -> None:
     r.host_lost(0)
     whole, part = r.remap(0)
     assert isinstance(whole.new, MustWait)
-    assert part == Moved(
-        1, "part", line(0, 1, 1), MustWait(f"is a part of slice 's', which {whole.new.reason}")
-    )
+    assert part == Moved(1, "part", line(0, 1, 1), MustWait(f"is a part of slice 's', which {whole.new.reason}"))
     r.host_joined(0)
     assert [name for _, name, _ in r.retry()] == ["s", "part"]
 
@@ -124,7 +119,7 @@ REFUSED = (
     (part_of("known", 2, 1), "bound as devices 1, 2 of slice 's'; now it asks for devices 2, 1 of slice 's'"),
     (part_of("s", 2, 1), "slice 's' is bound as 4 devices; now it asks for devices 2, 1 of slice 's'"),
     (slice_spec(2, "known"), "is bound as devices 1, 2 of slice 's'; now it asks for 2 devices: release it first"),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(("spec", "why"), REFUSED)
@@ -149,9 +144,7 @@ REGULAR = st.builds(
     st.integers(100, 120), st.tuples(*[st.integers(1, 4)] * 3),
     st.tuples(*[st.integers(1, 7) | st.integers(-7, -1)] * 3),
 )  # fmt: skip
-ANY_ORDER = st.permutations(range(12)).flatmap(
-    lambda order: st.integers(1, 12).map(lambda n: tuple(order[:n]))
-)
+ANY_ORDER = st.permutations(range(12)).flatmap(lambda order: st.integers(1, 12).map(lambda n: tuple(order[:n])))
 
 
 @given(REGULAR | ANY_ORDER)

@@ -55,9 +55,7 @@ def test_each_shard_comes_once_from_the_lowest_host_that_has_it(
 
 
 @given(pairs(), st.sampled_from([1, 2, 3, 4]))
-def test_a_put_gives_each_host_each_of_its_shards_once(
-    pair: tuple[Layout, Layout], devices_per_host: int
-) -> None:
+def test_a_put_gives_each_host_each_of_its_shards_once(pair: tuple[Layout, Layout], devices_per_host: int) -> None:
     layout, hosts = pair[0], Alike(devices_per_host)
     having = holders(layout, hosts)
     for host in hosts_of(layout.place, hosts):
@@ -108,9 +106,7 @@ def test_no_host_looks_beyond_its_own_devices(dims: tuple[tuple[int, ...], ...],
         to_client(layout, CLIENT, host, hosts)
     assert not hosts.asked
     from_hosts(layout, hosts)
-    assert (
-        len(hosts.asked) == Shards(layout).count
-    )  # it asks about each sender once, and not about each replica
+    assert len(hosts.asked) == Shards(layout).count  # it asks about each sender once, and not about each replica
     assert passes == [DEVICES]
 
 
@@ -118,9 +114,7 @@ def test_a_pass_serves_arrays_of_all_sizes(passes: list[int]) -> None:
     hosts = Alike(4)
     for size in range(1, 100):
         assert len(from_hosts(large((0,), (1,), size=size), hosts)) == DEVICES
-        assert (
-            len(from_hosts(large((0, 1), size=size), hosts)) == DEVICES
-        )  # the same devices have the same shards
+        assert len(from_hosts(large((0, 1), size=size), hosts)) == DEVICES  # the same devices have the same shards
     assert passes == [DEVICES]
 
 

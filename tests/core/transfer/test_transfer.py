@@ -139,10 +139,7 @@ def test_a_dropped_send_spoils_receivers_that_have_not_been_sent_all() -> None:
 def test_credits_are_granted_before_the_source_exists_so_that_data_flow_at_once() -> None:
     it = machine()
     assert open_recv(it, (1, 0, 70), (2, 1, 500)) == to(1, Grant(T, 1, 0, 70)) + to(2, Grant(T, 2, 0, 100))
-    assert receive(it, 2, Chunk(T, 2, 0, 1, 0, 50)) == [
-        p.Fill(4, Chunk(T, 2, 0, 1, 0, 50)),
-        *to(2, Grant(T, 2, 0, 50)),
-    ]
+    assert receive(it, 2, Chunk(T, 2, 0, 1, 0, 50)) == [p.Fill(4, Chunk(T, 2, 0, 1, 0, 50)), *to(2, Grant(T, 2, 0, 50))]
 
 
 def test_a_sender_has_landed_with_its_last_byte_and_the_transfer_when_all_senders_have() -> None:
@@ -279,9 +276,7 @@ def test_what_is_short_is_granted_at_once() -> None:
         receive(it, 1, Offer(transfer, 1, 0, ((0, 1000),)))
     assert it.pool.out == 400  # all there is
     for transfer in range(9, 20):
-        assert open_recv(it, (2, 0, 100), transfer=transfer, seq=transfer) == to(
-            2, Grant(transfer, 2, 0, 100)
-        )
+        assert open_recv(it, (2, 0, 100), transfer=transfer, seq=transfer) == to(2, Grant(transfer, 2, 0, 100))
     assert open_recv(it, (2, 0, 101), transfer=20, seq=20) == []  # too long: it waits with the others
     assert it.pool.out == 400
     assert receive(it, 2, Chunk(9, 2, 0, 0, 0, 50))[1:] == []
@@ -306,9 +301,7 @@ def test_a_sparse_exchange_is_never_short() -> None:
 def test_a_lane_that_is_not_ready_never_holds_the_reserve() -> None:
     it = machine()
     granted = [
-        effect
-        for transfer in range(1, 9)
-        for effect in open_recv(it, (1, 0, 500), transfer=transfer, seq=transfer)
+        effect for transfer in range(1, 9) for effect in open_recv(it, (1, 0, 500), transfer=transfer, seq=transfer)
     ]
     assert granted == [*to(1, *(Grant(transfer, 1, 0, 100) for transfer in (1, 2, 3)))]
     assert receive(it, 1, Offer(8, 1, 0, ((0, 500),))) == to(1, Grant(8, 1, 0, 100))
@@ -413,9 +406,7 @@ def test_early_messages_are_bounded_for_each_peer() -> None:
     assert is_close(receive(it, 1, Spoilt(8, 1, 0, BOOM)), 1)
     assert receive(it, 2, Grant(8, 0, 2, 5)) == []
     it.handle(p.OpenRecv(0, 0, 4, ((1, 0, 5),), False, ()), 0)
-    assert (
-        receive(it, 1, Spoilt(8, 1, 0, BOOM)) == []
-    )  # one message has been used, so there is room for another
+    assert receive(it, 1, Spoilt(8, 1, 0, BOOM)) == []  # one message has been used, so there is room for another
     it.handle(p.Disconnected(1), 0)
     assert receive(it, 1, Grant(8, 0, 1, 5)) == []
 

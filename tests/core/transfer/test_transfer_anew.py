@@ -43,9 +43,7 @@ def messages_of(effects: list[p.Command]) -> list[Any]:
 
 def test_a_send_to_a_receiver_that_restarted_is_offered_again() -> None:
     it = opened_sender()
-    assert messages_of(it.handle(p.Disconnected(RECEIVER, ANEW, True), 0)) == [
-        Offer(T, SENDER, RECEIVER, ((0, SIZE),))
-    ]
+    assert messages_of(it.handle(p.Disconnected(RECEIVER, ANEW, True), 0)) == [Offer(T, SENDER, RECEIVER, ((0, SIZE),))]
     assert messages_of(it.handle(p.MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [
         Chunk(T, SENDER, RECEIVER, 0, 0, SIZE)
     ]
@@ -58,9 +56,7 @@ def test_a_sender_that_has_given_up_a_receiver_says_so_when_that_one_asks(anew: 
     it.handle(p.MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, 10)), 0)
     assert messages_of(it.handle(p.Disconnected(RECEIVER, "silent", anew), 0)) == [p.Sent(T)]
     spoilt = Spoilt(T, SENDER, RECEIVER, p.Blame("host-lost", SILENT, host=RECEIVER))
-    assert messages_of(it.handle(p.MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [
-        spoilt
-    ]
+    assert messages_of(it.handle(p.MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [spoilt]
     assert messages_of(it.handle(p.MessageReceived(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == []
 
 
@@ -68,9 +64,9 @@ def test_a_lost_receiver_does_not_affect_the_others() -> None:
     it = Transfer(SENDER, 400, 50)
     it.handle(p.OpenSend(T, 3, ((1, 0, SIZE), (2, 1, SIZE)), None, ()), 0)
     it.handle(p.Disconnected(1, "silent"), 0)
-    assert [
-        type(word) for word in messages_of(it.handle(p.MessageReceived(1, Grant(T, SENDER, 1, SIZE)), 0))
-    ] == [Spoilt]
+    assert [type(word) for word in messages_of(it.handle(p.MessageReceived(1, Grant(T, SENDER, 1, SIZE)), 0))] == [
+        Spoilt
+    ]
     assert messages_of(it.handle(p.MessageReceived(1, Landed(T, SENDER, 1)), 0)) == []
     assert messages_of(it.handle(p.MessageReceived(2, Grant(T, SENDER, 2, SIZE)), 0)) == [
         Chunk(T, SENDER, 2, 1, 0, SIZE)

@@ -134,9 +134,7 @@ def test_all_bytes_arrive_and_nothing_deadlocks_in_whatever_order_halves_open(
             break
     assert not sends
     assert net.received == dict.fromkeys(awaited)
-    everything = {
-        (transfer, s, r, at): size for transfer, (_, pieces) in plans.items() for s, r, at, size in pieces
-    }
+    everything = {(transfer, s, r, at): size for transfer, (_, pieces) in plans.items() for s, r, at, size in pieces}
     assert net.got == everything
     assert len(net.sent) == len({(transfer, s) for transfer, s, _, _ in everything})
     assert all(node.pool.out == 0 for node in net.nodes)

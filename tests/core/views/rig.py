@@ -30,12 +30,7 @@ def one(pick: int) -> SliceSpec:
 
 
 def program(
-    name: str,
-    where: SliceSpec,
-    value: Value,
-    result: Value | None = None,
-    donate: bool = False,
-    temp: int = 0,
+    name: str, where: SliceSpec, value: Value, result: Value | None = None, donate: bool = False, temp: int = 0
 ) -> Program:
     """A computation of one argument."""
     b = Build(name)

@@ -88,9 +88,7 @@ def test_what_a_view_shares_is_not_spilled() -> None:
     assert made.run()
     assert third.good
     buffers = made.machine.buffers
-    assert {buffer.name: buffer.state for buffer in buffers if buffer.state == "spilled"} == {
-        other.name: "spilled"
-    }
+    assert {buffer.name: buffer.state for buffer in buffers if buffer.state == "spilled"} == {other.name: "spilled"}
     got = a.a.get(view)
     assert made.run()
     assert got.right

@@ -43,10 +43,9 @@ class Remembering(DeadlineAdmission):
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 80), st.integers(1, 30), st.integers(0, 90), st.booleans()),
-        min_size=1, max_size=20,
+        st.tuples(st.integers(0, 80), st.integers(1, 30), st.integers(0, 90), st.booleans()), min_size=1, max_size=20
     )
-)  # fmt: skip
+)
 def test_law_what_is_admitted_is_on_time(coming: list[tuple[int, int, int, bool]]) -> None:
     """Each gang has a client of its own, so that all are seen; all want the same devices."""
     policy = Remembering()

@@ -81,9 +81,7 @@ def test_law_the_oldest_of_those_that_compete_starts_no_later_than_in_the_order_
         start = max([gang.ticket.submitted, *(free[device] for device in gang.devices)])
         for device in gang.devices:
             free[device] = start + gang.lasts
-    assert max(gang.ended for gang in world.gangs) <= max(free.values()) + max(
-        gang.lasts for gang in world.gangs
-    )
+    assert max(gang.ended for gang in world.gangs) <= max(free.values()) + max(gang.lasts for gang in world.gangs)
 
 
 def test_nothing_is_wrong_with_it() -> None:

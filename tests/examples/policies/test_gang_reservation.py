@@ -53,9 +53,7 @@ def test_the_trace_of_a_session_shows_what_was_reserved_and_for_whom() -> None:
             step(np.float32(0)).block_until_ready()
             sw.sleep(think)
 
-    with sw.simulate(
-        "B", hosts=1, policy=lambda: GangReservation(grace=5_000_000), config={"window": 1}
-    ) as s:
+    with sw.simulate("B", hosts=1, policy=lambda: GangReservation(grace=5_000_000), config={"window": 1}) as s:
         s.spawn(client, urgent, 20, 0.002, name="urgent", priority=1)
         s.spawn(client, other, 5, 0.0, name="other")
     table: Any = s.trace.utilization(by="client").set_index("client")

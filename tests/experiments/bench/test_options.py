@@ -12,9 +12,7 @@ WITH_OPTIONS = (
 )  # fmt: skip
 
 
-def test_an_unknown_benchmark_is_refused_with_the_names_that_exist(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_unknown_benchmark_is_refused_with_the_names_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench.main(["ordr"]) == 2
     said = capsys.readouterr()
     assert said.err.startswith("no benchmark 'ordr'; there are: real")
@@ -41,9 +39,7 @@ def test_help_names_all_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("name", WITH_OPTIONS)
-def test_each_benchmark_has_help_and_refuses_unknown_options(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_benchmark_has_help_and_refuses_unknown_options(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         bench.module(name).main(["--help"])
     assert ended.value.code == 0

@@ -68,9 +68,7 @@ def pairs(draw: Any) -> tuple[Layout, Layout]:
 
 def contents(layout: Layout) -> Any:
     kind = numpy_dtype(layout.dtype)
-    raw = np.random.default_rng(1).integers(
-        0, 2 if layout.dtype == "bool" else 100, prod(layout.shape) * kind.itemsize
-    )
+    raw = np.random.default_rng(1).integers(0, 2 if layout.dtype == "bool" else 100, prod(layout.shape) * kind.itemsize)
     return raw.astype(np.uint8).view(kind).reshape(layout.shape)
 
 
@@ -107,9 +105,7 @@ def test_any_sharding_is_restored_as_any_other(
         zarrs.finish(folder, REQUEST, [entry_of(source)])
     shards = Shards(target)
     wanted = {shards.shard_of(device) for device in range(target.place.size)}
-    (found,), summed = zarrs.read(
-        folder, [(entry_of(target), {index: box_of(shards, index)[:-1] for index in wanted})]
-    )
+    (found,), summed = zarrs.read(folder, [(entry_of(target), {index: box_of(shards, index)[:-1] for index in wanted})])
     assert summed
     for index, part in found.items():
         assert part.tobytes() == array[box_of(shards, index)].tobytes()
@@ -136,9 +132,7 @@ def test_files_are_neither_too_large_nor_too_small() -> None:
         assert min(prod(shape) * 4, chunks.SMALLEST // 16) <= prod(chunk) * 4 <= 2 * chunks.LARGEST
 
 
-def test_a_checkpoint_is_complete_only_with_all_its_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_is_complete_only_with_all_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zarrs, "SEEN", 0.0)
     layout = Layout((8,), "float32", line(0, 0, 4), (4,), Sharding(((0,),)))
     write(tmp_path, layout, contents(layout), [[0], [1], [3]])  # the host of device 2 has died
@@ -221,9 +215,7 @@ def test_hostile_requests_are_refused(request_: Request) -> None:
 
 square = sw.slice(mesh={"rows": 2, "columns": 2}, name="square")
 other = sw.slice(devices=4, name="other")
-doubled = sw.jit(
-    lambda x: x * 2, devices=square, in_shardings=P("rows"), out_shardings=P("rows"), donate_argnums=0
-)
+doubled = sw.jit(lambda x: x * 2, devices=square, in_shardings=P("rows"), out_shardings=P("rows"), donate_argnums=0)
 TABLE = np.arange(32, dtype=np.float32).reshape(8, 4)
 
 
@@ -241,16 +233,12 @@ def test_a_simulation_that_computes_writes_files_and_reads_them(tmp_path: Path) 
         assert int(saved) == 12
         assert checkpoint.latest(tmp_path) == 12
     with small(hosts=4, values="compute"):
-        like = jax.eval_shape(
-            lambda: {"x": TABLE, "more": [jax.random.key(0), np.zeros((8, 4), "bfloat16")], "n": 0}
-        )
+        like = jax.eval_shape(lambda: {"x": TABLE, "more": [jax.random.key(0), np.zeros((8, 4), "bfloat16")], "n": 0})
         found = checkpoint.restore(tmp_path, like, devices=sw.slice(devices=8), sharding=P())
         np.testing.assert_array_equal(np.asarray(found["x"]), TABLE)
         np.testing.assert_array_equal(np.asarray(found["more"][1]).astype(np.float32), TABLE)
         draw = sw.jit(lambda key: jax.random.normal(key, (3,)), devices=4)
-        np.testing.assert_array_equal(
-            np.asarray(draw(found["more"][0])), jax.random.normal(jax.random.key(7), (3,))
-        )
+        np.testing.assert_array_equal(np.asarray(draw(found["more"][0])), jax.random.normal(jax.random.key(7), (3,)))
         assert int(found["n"]) == 3
 
 
@@ -316,10 +304,7 @@ def test_a_damaged_or_missing_file_is_an_error_that_names_it(tmp_path: Path) -> 
         raw = bytearray((tmp_path / "1" / "x" / "c" / "0" / "0").read_bytes())
         raw[17] ^= 4
         (tmp_path / "1" / "x" / "c" / "0" / "0").write_bytes(raw)
-        for step, said in (
-            (0, "file x/c/1/0 is missing; restore"),
-            (1, "file x/c/0/0 is damaged: its checksum"),
-        ):
+        for step, said in ((0, "file x/c/1/0 is missing; restore"), (1, "file x/c/0/0 is damaged: its checksum")):
             with pytest.raises(sw.errors.RunError, match=said) as error:
                 sw.get(checkpoint.restore(tmp_path, {"x": x}, step=step))
             assert str(tmp_path / str(step)) in str(error.value)
@@ -374,9 +359,7 @@ def test_a_save_that_is_lost_with_its_host_is_logged_and_raised_at_the_end(
     with pytest.raises(sw.errors.RunError) as error:
         session.close()
     assert error.value.code == "host-lost"
-    assert error.value.__notes__ == [
-        "This is the error of an earlier 'checkpoint.save': nobody had waited for it."
-    ]
+    assert error.value.__notes__ == ["This is the error of an earlier 'checkpoint.save': nobody had waited for it."]
     assert "'checkpoint.save' has failed: [host-lost]" in caplog.text
 
 
@@ -411,9 +394,7 @@ def test_mistakes_are_reported_where_they_are_made(tmp_path: Path) -> None:
             inside(x)
 
 
-def test_without_its_package_the_error_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_its_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(__import__("sys").modules, "google_crc32c", None)
     with small(values="compute"):
         x = sw.put(TABLE, devices=square)

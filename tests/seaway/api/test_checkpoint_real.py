@@ -65,11 +65,7 @@ def test_arrays_on_two_islands_are_saved_and_restored_elsewhere(shared: sw.Sessi
     homes = {"x": B, "more": [B, A], "n": A}
     splits = {"x": P(None, "data"), "more": None, "n": None}
     found = checkpoint.restore(tmp_path, like, devices=homes, sharding=splits)
-    assert (found["x"].slice, found["x"].sharding.spec, found["more"][0].sharding.spec) == (
-        B,
-        P(None, "data"),
-        P(),
-    )
+    assert (found["x"].slice, found["x"].sharding.spec, found["more"][0].sharding.spec) == (B, P(None, "data"), P())
     np.testing.assert_array_equal(np.asarray(found["x"]), TABLE)
     np.testing.assert_array_equal(np.asarray(found["more"][1]), TABLE.astype(found["more"][1].dtype))
     draw = sw.jit(lambda keys: jax.random.normal(keys[2], (3,)), devices=B)
@@ -78,9 +74,7 @@ def test_arrays_on_two_islands_are_saved_and_restored_elsewhere(shared: sw.Sessi
     assert int(found["n"]) == 3
 
 
-def test_steps_go_on_during_a_save_and_may_donate_the_saved_arrays(
-    shared: sw.Session, tmp_path: Path
-) -> None:
+def test_steps_go_on_during_a_save_and_may_donate_the_saved_arrays(shared: sw.Session, tmp_path: Path) -> None:
     x, want, saved = sw.put(LARGE, devices=A, sharding=P("data", "model")), [], []
     number = jax.jit(lambda x: x * 1.5 + 1)
     array: Any = LARGE
@@ -103,8 +97,7 @@ def test_nothing_is_held_that_the_user_has_dropped(tmp_path: Path) -> None:
         checkpoint.save(tmp_path, {"x": sw.put(TABLE, devices=2)}, step=2).block_until_ready()
         none_held(session)
         np.testing.assert_array_equal(
-            checkpoint.restore(tmp_path, {"x": shape_of((8, 6), "float32")}, step=1, devices=2)["x"],
-            contents_old(1)[0],
+            checkpoint.restore(tmp_path, {"x": shape_of((8, 6), "float32")}, step=1, devices=2)["x"], contents_old(1)[0]
         )
         none_held(session)
         with pytest.warns(RuntimeWarning, match=r"step 1 in .* has no checksums"):
@@ -129,9 +122,7 @@ def test_no_contents_pass_through_controller_or_client(shared: sw.Session, tmp_p
     assert sum(driver.server.node.carried) == 0
 
 
-def test_a_host_that_cannot_write_is_named_and_the_checkpoint_is_incomplete(
-    shared: sw.Session, tmp_path: Path
-) -> None:
+def test_a_host_that_cannot_write_is_named_and_the_checkpoint_is_incomplete(shared: sw.Session, tmp_path: Path) -> None:
     """One host's files may not grow, as if its disk were full."""
     driver: Any = shared.driver
     agent = driver.agents[1].process.pid

@@ -154,9 +154,7 @@ def test_all_columns_of_a_row_travel_together() -> None:
         y, source = sw.route(placed, DEST, devices=four)
         came = np.asarray(source) >= 0
         for name, given in tree.items():
-            assert np.array_equal(
-                np.asarray(y[name])[came], given.astype(y[name].dtype)[np.asarray(source)[came]]
-            )
+            assert np.array_equal(np.asarray(y[name])[came], given.astype(y[name].dtype)[np.asarray(source)[came]])
 
 
 def test_rows_can_return_to_their_origin() -> None:
@@ -189,9 +187,7 @@ def test_an_exchange_takes_time_on_the_network() -> None:
 def test_too_many_rows_for_a_shard_are_an_error() -> None:
     with small(values="compute"):
         y, _ = sw.route(sw.put(X, devices=two, sharding=ROWS), DEST, devices=four, capacity=2)
-        with pytest.raises(
-            sw.errors.RunError, match="3 rows go to shard 0, and its capacity is 2; raise `capacity`"
-        ):
+        with pytest.raises(sw.errors.RunError, match="3 rows go to shard 0, and its capacity is 2; raise `capacity`"):
             np.asarray(y)
 
 

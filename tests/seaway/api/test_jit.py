@@ -89,11 +89,7 @@ def test_static_arguments_are_part_of_the_function() -> None:
     assert signature(f, VECTOR, 3).outputs == (aval((12,), "float32"),)
     assert signature(f, VECTOR, 2) is signature(f, VECTOR, 2)
     named = sw.jit(lambda x, n: jnp.tile(x, n), devices=two, name="f", static_argnames="n")
-    assert (
-        signature(named, VECTOR, n=2).outputs
-        == signature(named, VECTOR, 2).outputs
-        == (aval((8,), "float32"),)
-    )
+    assert signature(named, VECTOR, n=2).outputs == signature(named, VECTOR, 2).outputs == (aval((8,), "float32"),)
 
 
 def test_a_static_argument_must_have_a_hash() -> None:
@@ -175,14 +171,7 @@ def test_the_axis_name_of_pmap_is_known_inside() -> None:
 
 
 @pytest.mark.parametrize(
-    "cost",
-    [
-        "1ms",
-        Cost.stated(1000),
-        Cost.from_recorded(1000),
-        Kernel("f", 1000, source="roofline"),
-        lambda x: "1ms",
-    ],
+    "cost", ["1ms", Cost.stated(1000), Cost.from_recorded(1000), Kernel("f", 1000, source="roofline"), lambda x: "1ms"]
 )
 def test_pmap_with_an_axis_name_always_waits_for_its_peers(cost: Any) -> None:
     f = sw.pmap(lambda x: lax.psum(x, "i"), "i", devices=two, cost=cost, name="f")
@@ -197,9 +186,7 @@ def test_a_stated_duration_does_not_mean_that_a_function_has_no_collectives(cost
     split = two.sharding("x")
     f = sw.jit(lambda x: x.sum(), devices=two, in_shardings=split, cost=cost, name="f")
     assert signature(f, VECTOR).collective
-    assert not signature(
-        sw.jit(lambda x: x, devices=two, cost=cost, collective=False, name="f"), VECTOR
-    ).collective
+    assert not signature(sw.jit(lambda x: x, devices=two, cost=cost, collective=False, name="f"), VECTOR).collective
 
 
 @pytest.mark.parametrize("check", [False, True])
@@ -208,12 +195,8 @@ def test_collectives_written_in_a_function_are_seen_whatever_its_cost_says(check
     nothing = Kernel("f", 1000, source="tpu-compiler")
 
     def waits(exchange: Any) -> bool:
-        inside: Any = jax.shard_map(
-            exchange, mesh=two.mesh, in_specs=P("x"), out_specs=P("x"), check_vma=check
-        )
-        looped = sw.jit(
-            lambda x: lax.fori_loop(0, 2, lambda _, y: inside(y), x), devices=two, cost=nothing, name="f"
-        )
+        inside: Any = jax.shard_map(exchange, mesh=two.mesh, in_specs=P("x"), out_specs=P("x"), check_vma=check)
+        looped = sw.jit(lambda x: lax.fori_loop(0, 2, lambda _, y: inside(y), x), devices=two, cost=nothing, name="f")
         return signature(looped, VECTOR).collective
 
     assert waits(lambda x: x + lax.psum(x, "x"))

@@ -53,9 +53,7 @@ def check(step: Any) -> None:
     np.testing.assert_allclose(np.asarray(loss), wanted, rtol=1e-5)
     found = jax.tree.map(np.asarray, gradients)
     jax.tree.map(
-        lambda one, other: np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6),
-        found,
-        wanted_gradients,
+        lambda one, other: np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6), found, wanted_gradients
     )
 
 
@@ -130,9 +128,7 @@ def test_mistakes_are_named() -> None:
     step = sw.pipeline([(first, one), (last, one)], microbatches=5)
     x, y = batch()
     with sw.simulate("C"):
-        with pytest.raises(
-            ValueError, match="2 stages take as many trees of parameters, in a list; 3 were given"
-        ):
+        with pytest.raises(ValueError, match="2 stages take as many trees of parameters, in a list; 3 were given"):
             step(parameters(), x, y)
         with pytest.raises(ValueError, match=r"inputs of shape \(12, 4\) do not divide into 5 micro-batches"):
             step(parameters()[:2], x, y)

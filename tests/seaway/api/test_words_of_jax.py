@@ -92,9 +92,7 @@ COMPUTES: list[tuple[str, Callable[[Any], Any]]] = [
 def test_a_function_of_jax_on_an_array_elsewhere_names_sw_jit_sw_put_and_np_asarray(
     function: str, call: Callable[[Any], Any], x: sw.Array
 ) -> None:
-    with pytest.raises(
-        sw.errors.NotNow, match=f"^{function} on float32\\[4\\], which lies on Slice"
-    ) as raised:
+    with pytest.raises(sw.errors.NotNow, match=f"^{function} on float32\\[4\\], which lies on Slice") as raised:
         call(x)
     for word in ("wrap the function in sw.jit(..., devices=x.slice)", "sw.put", "np.asarray(x)"):
         assert word in str(raised.value)
@@ -117,9 +115,7 @@ def test_in_a_program_a_function_of_jax_on_a_traced_value_names_sw_jit(x: sw.Arr
         made: Any = double(y)
         return jnp.sum(made)
 
-    with pytest.raises(
-        sw.errors.NotNow, match=r"jnp\.sum\(\.\.\.\) on Traced.*@sw\.program 'total'.*sw\.jit"
-    ):
+    with pytest.raises(sw.errors.NotNow, match=r"jnp\.sum\(\.\.\.\) on Traced.*@sw\.program 'total'.*sw\.jit"):
         total(x)
 
 
@@ -127,9 +123,7 @@ def test_in_a_program_a_function_of_jax_on_a_traced_value_names_sw_jit(x: sw.Arr
 
 
 def test_device_put_to_a_slice_names_sw_put() -> None:
-    with pytest.raises(
-        sw.errors.NotNow, match=r"none of the devices of Slice\(x=2\).*use sw\.put\(x, sharding="
-    ):
+    with pytest.raises(sw.errors.NotNow, match=r"none of the devices of Slice\(x=2\).*use sw\.put\(x, sharding="):
         jax.device_put(ONES, home.sharding("x"))
 
 

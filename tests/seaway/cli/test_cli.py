@@ -47,9 +47,7 @@ def simulate(program: Path, *options: str) -> int:
     return main(["simulate", str(program), "--cluster", "B", "--hosts", "1", *options])
 
 
-def test_a_program_runs_as_main_and_a_report_follows(
-    program: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_runs_as_main_and_a_report_follows(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate(program) == 0
     said = capsys.readouterr().out
     assert said.startswith("done True True\n")
@@ -58,9 +56,7 @@ def test_a_program_runs_as_main_and_a_report_follows(
     assert "3 runs, 3 gangs" in said
 
 
-def test_the_programs_own_arguments_follow_two_dashes(
-    program: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_programs_own_arguments_follow_two_dashes(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate(program, "--", "5") == 0
     assert "5 gangs" in capsys.readouterr().out
 
@@ -105,15 +101,12 @@ def test_a_policy_that_fails_is_reported(program: Path) -> None:
     mine.write_text(
         "import seaway as sw\n\n\nclass Mine(sw.policies.Policy):\n    def pick(self, ready, now):\n        1 / 0\n"
     )
-    with pytest.warns(
-        RuntimeWarning, match="policy Mine was replaced by fifo: on island 'b' it raised ZeroDivisionE"
-    ):
+    with pytest.warns(RuntimeWarning, match="policy Mine was replaced by fifo: on island 'b' it raised ZeroDivisionE"):
         assert simulate(program, "--policy", f"{mine}:Mine") == 0
 
 
 @pytest.mark.parametrize(
-    ("text", "code"),
-    [("import seaway as sw\nwith sw.simulate('B', hosts=1) as s: pass\n", 0), ("", 0), ("x = y", 1)],
+    ("text", "code"), [("import seaway as sw\nwith sw.simulate('B', hosts=1) as s: pass\n", 0), ("", 0), ("x = y", 1)]
 )
 @pytest.mark.parametrize("options", [(), ("--quiet",)])
 def test_a_program_that_runs_nothing_in_the_session_is_told_so(
@@ -126,9 +119,7 @@ def test_a_program_that_runs_nothing_in_the_session_is_told_so(
     assert said == asked if code == 0 else asked not in said
 
 
-def test_a_program_that_runs_something_gets_no_such_message(
-    program: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_that_runs_something_gets_no_such_message(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate(program) == 0
     assert capsys.readouterr().err == ""
 
@@ -143,9 +134,7 @@ def test_the_trace_can_be_kept(program: Path, tmp_path: Path, capsys: pytest.Cap
     assert "wrote 3 files" in capsys.readouterr().out
 
 
-def test_an_exception_of_the_program_is_shown_as_its_own(
-    program: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_exception_of_the_program_is_shown_as_its_own(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program.write_text("def inner():\n    raise KeyError('mine')\n\ninner()\n")
     assert simulate(program) == 1
     said = capsys.readouterr().err
@@ -167,9 +156,7 @@ def test_partial_results_survive_an_interrupt(program: Path, capsys: pytest.Capt
     assert "3 gangs" in said
 
 
-def test_stand_ins_and_costs_can_be_given_as_options(
-    program: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stand_ins_and_costs_can_be_given_as_options(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program.write_text(PROGRAM + "    print(float(x))\n")
     assert simulate(program, "--value", "step=2.5", "--quiet") == 0
     assert capsys.readouterr().out.endswith("2.5\n")

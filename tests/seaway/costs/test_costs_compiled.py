@@ -194,9 +194,7 @@ def test_the_suggested_examples_have_the_requested_number_of_devices() -> None:
 
 
 def test_a_mesh_that_does_not_fill_the_topology_is_refused_with_one_that_does() -> None:
-    with pytest.raises(
-        CostError, match="mesh has 32 devices and topology 'v3:8x8' has 128; for 32 take 'v3:4x4'"
-    ):
+    with pytest.raises(CostError, match="mesh has 32 devices and topology 'v3:8x8' has 128; for 32 take 'v3:4x4'"):
         roofline_costs(step, ARGS, topology="v3:8x8", **OPTIONS)
 
 
@@ -216,12 +214,8 @@ def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     monkeypatch.setattr(compiling, "CHILD", script)
 
 
-def test_a_compiler_that_dies_is_an_error_with_its_last_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dying = (
-        "import os, sys, signal\nprint('last words', file=sys.stderr, flush=True)\nos.kill(os.getpid(), 11)\n"
-    )
+def test_a_compiler_that_dies_is_an_error_with_its_last_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dying = "import os, sys, signal\nprint('last words', file=sys.stderr, flush=True)\nos.kill(os.getpid(), 11)\n"
     child(tmp_path, monkeypatch, dying)
     with pytest.raises(CostError, match=r"(?s)'step' died .signal 11.*last words"):
         roofline_costs(step, ARGS, topology="v3:4x4", **OPTIONS)

@@ -97,9 +97,7 @@ def test_collectives_that_the_compiler_hides_behind_work_cost_nothing() -> None:
 
     def takes(hidden: int) -> int:
         exchange = HloCollective("all-gather", 1 << 20, (), 64, count=3, hidden=hidden)
-        cost = Cost(
-            name="step", duration=1_000_000, used="blend", source="tpu-compiler", collectives=(exchange,)
-        )
+        cost = Cost(name="step", duration=1_000_000, used="blend", source="tpu-compiler", collectives=(exchange,))
         return kernel_time(cost.kernel, island.whole, island, chip)
 
     each = (takes(0) - 1_000_000) // 3
@@ -110,9 +108,7 @@ def test_collectives_that_the_compiler_hides_behind_work_cost_nothing() -> None:
 
 def test_estimates_that_differ_by_more_than_a_factor_of_two_are_pointed_out() -> None:
     assert disagreement({"blend": 2_000, "cycles": 3_900}) == ""
-    assert "2.5x apart: blend 2 us, cycles 5 us" in disagreement(
-        {"blend": 2_000, "cycles": 5_000, "optimal": 3_000}
-    )
+    assert "2.5x apart: blend 2 us, cycles 5 us" in disagreement({"blend": 2_000, "cycles": 5_000, "optimal": 3_000})
     assert disagreement({"blend": 2, "cycles": 900}) == "", "too short to matter"
     assert disagreement({"blend": 2_000}) == ""
 
@@ -134,9 +130,7 @@ def test_a_cost_can_be_read_back_from_its_json(tmp_path: Path) -> None:
     assert Cost.from_json(text).to_json() == text, "the same bytes each time"
 
 
-@pytest.mark.parametrize(
-    "text", ["{}", '{"name": 3}', "{", '{"name":"x","duration":1.5,"used":"u","source":"s"}']
-)
+@pytest.mark.parametrize("text", ["{}", '{"name": 3}', "{", '{"name":"x","duration":1.5,"used":"u","source":"s"}'])
 def test_json_of_anything_else_is_refused(text: str) -> None:
     with pytest.raises(CostError, match="not a saved cost"):
         Cost.from_json(text)
@@ -200,10 +194,7 @@ def test_a_cache_that_cannot_be_written_does_no_harm(tmp_path: Path, monkeypatch
 
 
 def test_many_processes_may_write_the_same_entry_at_once(own_cache: Path) -> None:
-    writers = [
-        threading.Thread(target=costs_cache.cost, args=("key", "step", CountedComputation()))
-        for _ in range(8)
-    ]
+    writers = [threading.Thread(target=costs_cache.cost, args=("key", "step", CountedComputation())) for _ in range(8)]
     for writer in writers:
         writer.start()
     for writer in writers:

@@ -58,9 +58,7 @@ def test_the_vector_unit_bounds_operations_that_move_little() -> None:
     body = "  %a = f32[1000]{0:S(1)} parameter(0)\n  ROOT %x = f32[1000]{0:S(1)} exponential(%a)\n"
     text = f"HloModule m\nENTRY %main () -> f32[] {{\n{body}}}\n"
     assert tally(parse(text), RATES).blend == 0
-    assert (
-        tally(parse(text), RATES._replace(vector=1e9)).blend == 8_000
-    )  # an exponential is about 8 plain operations
+    assert tally(parse(text), RATES._replace(vector=1e9)).blend == 8_000  # an exponential is about 8 plain operations
 
 
 def test_a_copy_that_starts_early_costs_only_the_time_that_is_waited_for_it() -> None:
@@ -127,9 +125,7 @@ def test_the_costliest_of_several_branches_counts() -> None:
 
 
 def test_an_unknown_call_is_named() -> None:
-    found = tally_of(
-        '  %a = f32[10] parameter(0)\n  ROOT %x = f32[10] custom-call(%a), custom_call_target="mine"\n'
-    )
+    found = tally_of('  %a = f32[10] parameter(0)\n  ROOT %x = f32[10] custom-call(%a), custom_call_target="mine"\n')
     assert found.silent == ("mine",)
 
 
@@ -139,10 +135,7 @@ def test_an_unknown_call_is_named() -> None:
 @pytest.mark.parametrize(
     ("line", "exchange"),
     [
-        (
-            "f32[100] all-reduce(%a), replica_groups={}, to_apply=%add",
-            HloCollective("all-reduce", 400, (), 8),
-        ),
+        ("f32[100] all-reduce(%a), replica_groups={}, to_apply=%add", HloCollective("all-reduce", 400, (), 8)),
         (
             "f32[400] all-gather(%a), channel_id=1, replica_groups=[2,4]<=[8], dimensions={0}",
             HloCollective("all-gather", 400, ((4, 1),), 4),

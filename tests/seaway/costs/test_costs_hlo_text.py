@@ -26,12 +26,7 @@ def test_tuples_nest_and_may_contain_comments() -> None:
     kind, _ = parse_type("((f32[2]{0}, token[]), pred[], /*index=2*/s4[3]{0}) x", 0)
     assert kind == ((HloShape("f32", (2,)), HloShape("token")), HloShape("pred"), HloShape("s4", (3,)))
     assert [shape.dtype for shape in leaves(kind)] == ["f32", "token", "pred", "s4"]
-    assert [shape.nbytes for shape in leaves(kind)] == [
-        8,
-        0,
-        1,
-        2,
-    ]  # three elements of four bits are two bytes
+    assert [shape.nbytes for shape in leaves(kind)] == [8, 0, 1, 2]  # three elements of four bits are two bytes
 
 
 def test_an_unknown_element_type_is_refused() -> None:
@@ -80,9 +75,7 @@ def test_real_text_is_read_completely() -> None:
     assert module.devices == 32
     written = sum(" = " in line for line in text.splitlines())
     assert sum(len(one.ops) for one in module.computations.values()) == written
-    called = [
-        name for one in module.computations.values() for op in one.ops.values() for name in op.called("calls")
-    ]
+    called = [name for one in module.computations.values() for op in one.ops.values() for name in op.called("calls")]
     assert called
     assert all(name in module.computations for name in called)
 

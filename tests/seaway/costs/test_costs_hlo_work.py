@@ -51,9 +51,7 @@ def test_a_batched_product_as_a_tpu_writes_it_counts_no_padding() -> None:
 
 def test_padding_of_a_convolution_is_not_counted() -> None:
     a, b = "%a = f32[1,4,4,3] parameter(0)", "%b = f32[3,3,3,5] parameter(1)"
-    convolution = (
-        "%x = f32[1,4,4,5] convolution(%a, %b), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f"
-    )
+    convolution = "%x = f32[1,4,4,5] convolution(%a, %b), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f"
     # along an axis of 4 with a kernel of 3 and padding of 1: 2 + 3 + 3 + 2 pairs
     assert flops(a, b, convolution) == 2 * (10 * 10) * 3 * 5
 
@@ -67,10 +65,7 @@ def test_products_inside_fusions_are_counted() -> None:
 }
 """
     a, b = "%a = f32[4,8] parameter(0)", "%b = f32[8,2] parameter(1)"
-    assert (
-        flops(a, b, "%x = f32[4,2] fusion(%a, %b), kind=kOutput, calls=%inner", called=called)
-        == 2 * 4 * 8 * 2
-    )
+    assert flops(a, b, "%x = f32[4,2] fusion(%a, %b), kind=kOutput, calls=%inner", called=called) == 2 * 4 * 8 * 2
 
 
 # --- bytes ----------------------------------------------------------------------------------------------

@@ -37,9 +37,7 @@ def bytes_by_kind(cost: Cost) -> dict[tuple[str, Any], int]:
 def test_a_training_step_on_32_cores_of_a_v3() -> None:
     cost = tpu_costs(step, ARGS, topology="v3:4x4", **OPTIONS)
     assert (cost.source, cost.used, cost.devices, cost.target) == ("tpu-compiler", "blend", 32, "v3:4x4")
-    assert cost.flops == FLOPS, (
-        "loops are counted as often as they run, although the compiler does not say how often"
-    )
+    assert cost.flops == FLOPS, "loops are counted as often as they run, although the compiler does not say how often"
     rows = BATCH // 8
     assert bytes_by_kind(cost) == {
         ("all-reduce", ((4, 1),)): 2 * LAYERS * rows * WIDTH * 2,
@@ -67,9 +65,7 @@ def test_both_estimates_agree_on_work_and_on_collectives() -> None:
 def test_a_large_product_runs_near_the_peak_on_every_generation(topology: str) -> None:
     """So the compiler's cycles and the clock of our table belong together."""
     n = 8192
-    cost = tpu_costs(
-        lambda a, b: a @ b, (S((n, n), jnp.bfloat16),) * 2, topology=topology, name=f"product {topology}"
-    )
+    cost = tpu_costs(lambda a, b: a @ b, (S((n, n), jnp.bfloat16),) * 2, topology=topology, name=f"product {topology}")
     assert cost.flops == 2 * n**3
     reached = cost.estimates["roofline"] / cost.estimates["cycles"]  # the newest two tile it less well
     assert (0.65 if topology[:2] in ("v6", "7x") else 0.85) < reached <= 1.05, str(cost)
@@ -114,9 +110,7 @@ def test_the_compiler_prints_nothing_and_looks_for_no_tpu_in_this_process() -> N
         "tpu_costs(lambda x: x @ x, (jax.ShapeDtypeStruct((64, 64), jnp.float32),), topology='v5e:2x2')\n"
         "print(jax.devices()[0].platform)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
     assert done.stderr == ""
     assert done.stdout.strip() != "tpu"
 

@@ -115,7 +115,7 @@ class Browser:
 class Page:
     def __init__(
         self, browser: Browser, target: str, session: str, link: str, width: int, height: int, dark: bool
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._browser, self._target, self._session = browser, target, session
         self.call("Page.enable")
         self.call("Runtime.enable")
@@ -132,13 +132,7 @@ class Page:
         return self._browser.call(method, self._session, **parameters)
 
     def size(self, width: int, height: int) -> None:
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def value(self, expression: str) -> Any:
         """What a JavaScript expression is; promises are awaited."""

@@ -109,9 +109,7 @@ def test_its_figures_are_those_of_the_trace(saved: Page, session: sw.Session) ->
     busy_part = trace.utilization("total", window=(0, trace.span[1]))["busy_fraction"].iloc[0]
     assert saved.text(".tile b") == f"{busy_part:.0%}"
     got = trace.clients((0, trace.span[1]))["got_share"].tolist()
-    shown = saved.value(
-        "[...document.querySelectorAll('#shares .n')].map(each => parseFloat(each.innerText))"
-    )
+    shown = saved.value("[...document.querySelectorAll('#shares .n')].map(each => parseFloat(each.innerText))")
     assert shown == pytest.approx([100 * share for share in got], abs=0.6)
 
 
@@ -130,9 +128,7 @@ def test_the_wheel_zooms_at_the_pointer_and_a_drag_moves(saved: Page) -> None:
     saved.until(f"seaway.view.width < {0.7 * (before[1] - before[0])}")
     zoomed = span_of(saved)
     middle = sum(before) / 2
-    assert abs(sum(zoomed) / 2 - middle) < 0.01 * (before[1] - before[0]), (
-        "what is under the pointer stays there"
-    )
+    assert abs(sum(zoomed) / 2 - middle) < 0.01 * (before[1] - before[0]), "what is under the pointer stays there"
     saved.drag(x, y, x + 100)
     saved.until(f"seaway.view.t0 < {zoomed[0]} - 1")
     moved = span_of(saved)
@@ -232,9 +228,7 @@ def test_it_follows_a_cluster_and_outlives_a_controller_that_goes_away_and_retur
         server = PageServer(ControllerSource(address, access), "127.0.0.1:0")
         page = browser.page(server.link)
         page.until(SHOWN)
-        page.until(
-            "document.querySelector('#state').innerText === 'live' && seaway.store.tables.gangs.n > 20"
-        )
+        page.until("document.querySelector('#state').innerText === 'live' && seaway.store.tables.gangs.n > 20")
         page.until("document.querySelector('#machines').innerText.includes('2 of 2 connected')")
         assert drawn(page) >= 1
         gangs = page.value("seaway.store.tables.gangs.n")

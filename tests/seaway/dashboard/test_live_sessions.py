@@ -30,9 +30,7 @@ def program(session: sw.Session, steps: int = STEPS) -> Any:
             sw.sleep("100us")
 
     with session:
-        tasks = [
-            session.spawn(client, name=name, weight=at + 1) for at, name in enumerate(("ann", "bob", "cat"))
-        ]
+        tasks = [session.spawn(client, name=name, weight=at + 1) for at, name in enumerate(("ann", "bob", "cat"))]
         for task in tasks:
             task.join()
     order = session.simulation.controller.order.whole()

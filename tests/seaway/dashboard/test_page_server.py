@@ -141,9 +141,7 @@ def test_nothing_else_is_served(page: PageServer, path: str) -> None:
     assert ask(page, "GET", path)[0] == 404
 
 
-@pytest.mark.parametrize(
-    "name", ["..", "../page_server.py", "uplot/../../page_server.py", "a\\b.js", "", "/page.html"]
-)
+@pytest.mark.parametrize("name", ["..", "../page_server.py", "uplot/../../page_server.py", "a\\b.js", "", "/page.html"])
 def test_names_that_lead_elsewhere_are_no_files(name: str) -> None:
     assert file_of(name) is None
 
@@ -240,9 +238,7 @@ def test_a_request_may_name_any_address_and_this_machine(page: PageServer, name:
     assert ask(page, "GET", "/", Host=name)[0] == 200
 
 
-@pytest.mark.parametrize(
-    "name", ["evil.example", "127.0.0.1.evil.example:29100", "localhost.evil.example", "[evil]"]
-)
+@pytest.mark.parametrize("name", ["evil.example", "127.0.0.1.evil.example:29100", "localhost.evil.example", "[evil]"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_request_that_names_another_server_gets_nothing(page: PageServer, name: str, method: str) -> None:
     """DNS rebinding: a site lets its own name lead to this machine."""
@@ -257,9 +253,7 @@ def test_slow_strangers_take_few_threads_and_nobody_is_kept_out(page: PageServer
     try:
         for number in range(300):
             strangers.append(found := socket.create_connection((host, int(port)), 20))
-            found.sendall(
-                b"GET / HTTP/1.1\r\nHost: lo" if number % 2 else b"POST /look HTTP/1.1\r\nHost: a\r\n"
-            )
+            found.sendall(b"GET / HTTP/1.1\r\nHost: lo" if number % 2 else b"POST /look HTTP/1.1\r\nHost: a\r\n")
             assert threading.active_count() <= before + MOST + 1
         assert ask(page, "POST", "/look", {}, page.key)[0] == 200
     finally:

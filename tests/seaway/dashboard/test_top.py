@@ -72,9 +72,7 @@ def test_shares_latencies_and_waits_of_the_last_seconds_are_shown() -> None:
 def test_an_island_that_breaks_again_and_again_is_named_with_the_reason() -> None:
     session, look = contended()
     assert look.view is not None
-    line = msgspec.structs.replace(
-        look.view.islands[0], broken="3 epochs in a row broke. host 1: no route to host"
-    )
+    line = msgspec.structs.replace(look.view.islands[0], broken="3 epochs in a row broke. host 1: no route to host")
     look = msgspec.structs.replace(look, view=msgspec.structs.replace(look.view, islands=(line,)))
     text = shown(look, RecentUse(), session)
     assert "island 'i0' breaks again and again: 3 epochs in a row broke. host 1: no route to host" in text

@@ -79,9 +79,7 @@ def test_all_modules_become_one_script() -> None:
     assert made[-1] == "main"
     assert not re.search(r"^(?:import|export)\b", script, re.MULTILINE)
     for name in re.findall(r'= modules\["(\w+)"\];', script):
-        assert script.index(f'modules["{name}"] = ') < script.index(f'= modules["{name}"];'), (
-            "made before it is used"
-        )
+        assert script.index(f'modules["{name}"] = ') < script.index(f'= modules["{name}"];'), "made before it is used"
 
 
 def test_a_page_loads_nothing_and_has_no_name_as_markup(trace: Trace) -> None:
@@ -123,8 +121,7 @@ def test_a_page_too_large_for_a_notebook_is_served_and_says_what_to_do_when_it_i
 def test_printed_it_says_its_link_which_is_served_until_it_is_closed(trace: Trace) -> None:
     page = trace.live()
     said = re.fullmatch(
-        r"<page of a trace of 4 devices \(tpu-v3\), 2 hosts, at (http://127\.0\.0\.1:\d+)/#key=\S+>",
-        repr(page),
+        r"<page of a trace of 4 devices \(tpu-v3\), 2 hosts, at (http://127\.0\.0\.1:\d+)/#key=\S+>", repr(page)
     )
     assert said is not None
     assert repr(page) == said[0], "the link stays"
@@ -177,33 +174,25 @@ def test_a_saved_page_shows_the_trace_and_zooms_without_a_server(
 
 
 @in_chromium
-def test_a_kept_page_is_drawn_in_the_frame_of_a_notebook(
-    browser: Browser, trace: Trace, tmp_path: Path
-) -> None:
+def test_a_kept_page_is_drawn_in_the_frame_of_a_notebook(browser: Browser, trace: Trace, tmp_path: Path) -> None:
     notebook = tmp_path / "notebook.html"
     notebook.write_text(f"<body style='margin: 0; background: white'>{trace.live()._repr_html_()}")
     page = browser.page(notebook.as_uri(), width=1000, height=620)
     until_coloured(page, tmp_path)
-    assert page.value("document.querySelector('iframe').contentDocument") is None, (
-        "it cannot reach the notebook"
-    )
+    assert page.value("document.querySelector('iframe').contentDocument") is None, "it cannot reach the notebook"
     page.close()
     assert not browser.errors
 
 
 @in_chromium
-def test_the_frame_of_a_page_that_is_served_no_more_says_so(
-    browser: Browser, trace: Trace, tmp_path: Path
-) -> None:
+def test_the_frame_of_a_page_that_is_served_no_more_says_so(browser: Browser, trace: Trace, tmp_path: Path) -> None:
     served = TracePage(TraceSource(trace, "large"), most=1000)
     notebook = tmp_path / "notebook.html"
     notebook.write_text(f"<body>{served._repr_html_()}")
     served.close()
     page = browser.page(notebook.as_uri())
     page.until("document.querySelector('iframe').contentDocument.body.innerText.includes('has ended')")
-    assert "Run the cell again" in page.value(
-        "document.querySelector('iframe').contentDocument.body.innerText"
-    )
+    assert "Run the cell again" in page.value("document.querySelector('iframe').contentDocument.body.innerText")
     page.close()
     browser.errors.clear()  # Chromium logs that nobody answers
 
@@ -220,9 +209,7 @@ def until_coloured(page: Page, folder: Path) -> None:
         except BrowserError:  # its tab is not active yet
             continue
         pixels = (255 * image.imread(path)[:, :, :3]).round().astype(int)
-        if all(
-            (abs(pixels - colour).sum(axis=2) < 6).sum() > 500 for colour in ((0, 114, 178), (230, 159, 0))
-        ):
+        if all((abs(pixels - colour).sum(axis=2) < 6).sum() > 500 for colour in ((0, 114, 178), (230, 159, 0))):
             return
     raise AssertionError("the frame stays without a timeline")
 

@@ -124,8 +124,7 @@ def while_(v: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "ask",
-    [if_, while_, float, int, bool, complex, np.asarray, list, range, lambda v: v == 1.0, lambda v: v != 1.0],
+    "ask", [if_, while_, float, int, bool, complex, np.asarray, list, range, lambda v: v == 1.0, lambda v: v != 1.0]
 )
 def test_python_that_needs_contents_raises_an_error_that_names_the_choices(ask: Callable[[Any], Any]) -> None:
     def routed(v: Any) -> Any:
@@ -154,9 +153,7 @@ def test_a_traced_value_may_not_escape() -> None:
         return double(v)
 
     sw.program(keep, name="first").trace(VECTOR)
-    with pytest.raises(
-        sw.errors.NotNow, match=r"escaped from the trace of 'first', which has ended, into 'second'"
-    ):
+    with pytest.raises(sw.errors.NotNow, match=r"escaped from the trace of 'first', which has ended, into 'second'"):
         sw.program(lambda v: double(kept[0]), name="second").trace(VECTOR)
 
 

@@ -84,9 +84,7 @@ def test_the_same_program_takes_the_same_turns() -> None:
     def columns() -> dict[str, dict[str, Any]]:
         with small(policy="stride", seed=3, noise={"latency": 5_000}) as s:
             mixed(s)
-        return {
-            name: {k: v.tobytes() for k, v in table.items()} for name, table in s.trace.core.columns().items()
-        }
+        return {name: {k: v.tobytes() for k, v in table.items()} for name, table in s.trace.core.columns().items()}
 
     assert columns() == columns()
 

@@ -99,10 +99,7 @@ def test_exported_code_has_the_inputs_and_outputs_of_the_signature() -> None:
     mesh = FOUR.mesh
     assert found.nr_devices == 4
     assert [each.spec for each in found.in_shardings_jax(mesh)] == [P(None, "data"), P()]
-    assert [(aval.shape, aval.dtype.name) for aval in found.out_avals] == [
-        ((4,), "key<fry>"),
-        ((4, 2), "float32"),
-    ]
+    assert [(aval.shape, aval.dtype.name) for aval in found.out_avals] == [((4,), "key<fry>"), ((4, 2), "float32")]
     assert [each.spec for each in found.out_shardings_jax(mesh)] == [P("data"), P("data", None)]
 
 
@@ -134,9 +131,7 @@ def test_a_function_that_cannot_be_exported_is_named() -> None:
 
 def test_a_synthetic_computation_has_no_code() -> None:
     made = signature(sw.synthetic("idle", devices=1, duration="1ms"), 1.0)
-    with pytest.raises(
-        TypeError, match="'idle' is only its cost, with nothing to compute, so no cpu device can run"
-    ):
+    with pytest.raises(TypeError, match="'idle' is only its cost, with nothing to compute, so no cpu device can run"):
         code_of(made, ("cpu",))
 
 
@@ -195,9 +190,7 @@ def test_a_connected_session_asks_for_recorded_times_now_and_then() -> None:
 
 def test_timed_devices_need_no_code() -> None:
     store = CodeStore()
-    made = ConnectedPricing(("timed",), store.keep)(
-        signature(sw.synthetic("idle", devices=1, duration="1ms"), 1.0)
-    )
+    made = ConnectedPricing(("timed",), store.keep)(signature(sw.synthetic("idle", devices=1, duration="1ms"), 1.0))
     assert (made.cost, made.code, store) == (1_000_000, "", {})
 
 
@@ -229,7 +222,4 @@ def test_the_code_of_an_irregular_computation_returns_arrays_of_the_bound_and_a_
     for bound in (4, 8, 12):
         made = sw.jit(above, devices=FOUR, irregular=True, max_shape=(bound,))
         found = exported(made, np.zeros(8, np.float32))
-        assert [(aval.shape, aval.dtype.name) for aval in found.out_avals] == [
-            ((bound,), "float32"),
-            ((), "int32"),
-        ]
+        assert [(aval.shape, aval.dtype.name) for aval in found.out_avals] == [((bound,), "float32"), ((), "int32")]

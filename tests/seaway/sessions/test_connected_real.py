@@ -144,7 +144,7 @@ def test_linear_algebra_works_on_the_hosts(shared: sw.Session) -> None:
 @pytest.mark.parametrize(
     ("home", "spec"),
     [(A, P("data")), (A, P(None, "data")), (B, P("model", "data")), (B, P(("data", "model"))), (B, P()), (C, P("x"))],
-)  # fmt: skip
+)
 def test_arrays_are_put_and_read_in_any_sharding(shared: sw.Session, home: sw.Slice, spec: Any) -> None:
     np.testing.assert_array_equal(sw.put(TABLE, home, spec), TABLE)
 
@@ -191,11 +191,7 @@ def test_an_error_on_the_devices_is_raised_where_its_user_waits(shared: sw.Sessi
     for array in (made, behind):
         with pytest.raises(sw.errors.RunError, match="'few' made 5 rows, but its bound is 4") as caught:
             array.block_until_ready()
-        assert (caught.value.code, caught.value.blame.program, caught.value.blame.node) == (
-            "user",
-            "few",
-            "few",
-        )
+        assert (caught.value.code, caught.value.blame.program, caught.value.blame.node) == ("user", "few", "few")
         assert caught.value.blame.host in (0, 1)
     assert np.asarray(add_sum(np.ones(4, np.float32))).tolist() == [5] * 4
 

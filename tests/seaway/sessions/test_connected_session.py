@@ -84,9 +84,7 @@ def test_a_session_starts_within_five_seconds_and_leaves_nothing_behind() -> Non
 @pytest.mark.parametrize("simulated", [False, True])
 def test_a_client_too_many_is_told_the_limit(simulated: bool) -> None:
     config: Any = {"max_clients": 2}
-    with (
-        sw.simulate("B", config=config) if simulated else sw.local(platform="timed", config=config) as session
-    ):
+    with sw.simulate("B", config=config) if simulated else sw.local(platform="timed", config=config) as session:
         f = sw.synthetic("f", devices=1, duration="1us")
         for name in ("a", "b"):
             with session.client(name):
@@ -95,9 +93,7 @@ def test_a_client_too_many_is_told_the_limit(simulated: bool) -> None:
         with session.client("c"):
             with pytest.raises((sw.errors.RunError, sw.errors.SessionClosed), match=f"over: {said}"):
                 f(ZERO).block_until_ready()
-            with pytest.raises(
-                sw.errors.SessionClosed, match=f"client 'c' is over: {said}; open another one"
-            ):
+            with pytest.raises(sw.errors.SessionClosed, match=f"client 'c' is over: {said}; open another one"):
                 f(ZERO)
         with session.client("a"):
             f(ZERO).block_until_ready()
@@ -161,9 +157,7 @@ def test_a_deadline_is_converted_to_the_clock_of_core(shared: sw.Session) -> Non
     assert run.column("deadline")[-1] - run.column("submitted")[-1] == pytest.approx(50e9, rel=0.02)
 
 
-def test_a_long_wait_logs_what_it_waits_for(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_long_wait_logs_what_it_waits_for(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(port, "LATE", 0.5)
     monkeypatch.setattr(port, "LOOK", 0.1)
     with sw.local(hosts=2, devices_per_host=2, platform="timed", config={"window": 2}):
@@ -354,9 +348,7 @@ def elsewhere(*words: str) -> Iterator[tuple[str, Callable[[str], None]]]:
         return process.stdout.readline()
 
     try:
-        said = start(
-            "controller", "backend.server", "--bind", "127.0.0.1:0", "--devices-per-host", "4", *words
-        )  # fmt: skip
+        said = start("controller", "backend.server", "--bind", "127.0.0.1:0", "--devices-per-host", "4", *words)
         address = said.removeprefix("controller at ").partition(": ")[0]
         token = words[words.index("--token-file") :][:2] if "--token-file" in words else ()
         agent = ["--controller", address, "--platform", "timed", "--devices", "4", *token]

@@ -58,9 +58,7 @@ def test_a_block_of_calls_has_one_deadline() -> None:
         assert x.run.due_at == before + 50_000_000
         assert y.run.due_at == 0
     frame = s.trace.runs()
-    assert [row == row for row in frame["deadline_us"]] == [True, True, False], (
-        "NaN for a run without a deadline"
-    )
+    assert [row == row for row in frame["deadline_us"]] == [True, True, False], "NaN for a run without a deadline"
     assert frame["deadline_us"][0] == frame["deadline_us"][1]
     assert not frame["late"].any()
 
@@ -107,7 +105,7 @@ WRONG = [
     (lambda s: sw.deadline("5 parsecs"), "sw.deadline: time '5 parsecs' has an unknown unit"),
     (lambda s: traced(), "around the call of the program"),
     (lambda s: (s.client("b", deadline="1ms"), s.client("b", deadline="2ms")), "with weight 1, priority 0 and dead"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("call", "said"), WRONG)

@@ -15,9 +15,7 @@ from tests.seaway.small_sessions import small
 
 P: Any = PartitionSpec  # which has no types
 
-SLICES = [
-    sw.slice(devices=1), sw.slice(devices=4, name="four"), sw.slice(mesh={"a": 2, "b": 2}), sw.slice(devices=2),
-]  # fmt: skip
+SLICES = [sw.slice(devices=1), sw.slice(devices=4, name="four"), sw.slice(mesh={"a": 2, "b": 2}), sw.slice(devices=2)]
 SPECS = [P(), P("x"), P("b", "a"), P(None, "x")]
 SHAPE = (4, 8)
 NAMES = ("add", "scale", "both")
@@ -30,16 +28,11 @@ def computation(name: str, where: int, out: bool) -> Any:
         "scale": lambda x: x * 2 - 1,
         "both": lambda x, y: (x - y, y * 3),
     }
-    return sw.jit(
-        functions[name], devices=home, name=name, in_shardings=spec, out_shardings=spec if out else None
-    )
+    return sw.jit(functions[name], devices=home, name=name, in_shardings=spec, out_shardings=spec if out else None)
 
 
 COMPUTATIONS = {
-    (name, where, out): computation(name, where, out)
-    for name in NAMES
-    for where in range(4)
-    for out in (False, True)
+    (name, where, out): computation(name, where, out) for name in NAMES for where in range(4) for out in (False, True)
 }
 step = st.tuples(st.sampled_from(sorted(COMPUTATIONS)), st.integers(0, 99), st.integers(0, 99))
 programs = st.lists(step, min_size=1, max_size=7)

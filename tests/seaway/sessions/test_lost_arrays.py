@@ -41,10 +41,7 @@ def test_a_get_that_a_fault_ends_names_its_array_once() -> None:
 
 
 def test_a_result_whose_program_is_named_and_a_put_that_is_refused_say_no_more() -> None:
-    for blame in (
-        Blame("host-lost", "host 1 was lost", "step", host=1),
-        Blame("refused", "there is island 'i0'"),
-    ):
+    for blame in (Blame("host-lost", "host 1 was lost", "step", host=1), Blame("refused", "there is island 'i0'")):
         buffer = put()
         buffer.lost(blame)
         assert buffer.blame == blame
@@ -61,10 +58,7 @@ def test_a_run_that_a_restart_ended_names_its_program() -> None:
 def test_a_put_under_way_to_a_host_that_is_lost_is_named() -> None:
     everywhere = sw.slice(devices=16, name="all")
     with sw.simulate(
-        "B",
-        hosts=4,
-        devices_per_host=4,
-        faults=(Fault(MS, "crash_host", 2), Fault(40 * MS, "return_host", 2)),
+        "B", hosts=4, devices_per_host=4, faults=(Fault(MS, "crash_host", 2), Fault(40 * MS, "return_host", 2))
     ):
         x = sw.put(np.zeros(1 << 28, np.float32), devices=everywhere)
         with pytest.raises(sw.errors.RunError, match=r"what was put on slice 'all' is lost: host 2"):

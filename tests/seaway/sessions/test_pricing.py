@@ -127,9 +127,9 @@ A, B = np.ones((4, 8), np.float32), np.ones((8, 16), np.float32)
 
 def test_matrix_products_are_counted_exactly() -> None:
     assert work(jnp.matmul, A, B).flops == 2 * 4 * 8 * 16
-    assert work(
-        lambda a, b: jnp.einsum("bij,bjk->bik", a, b), np.ones((3, 4, 8)), np.ones((3, 8, 2))
-    ).flops == (2 * 3 * 4 * 8 * 2)
+    assert work(lambda a, b: jnp.einsum("bij,bjk->bik", a, b), np.ones((3, 4, 8)), np.ones((3, 8, 2))).flops == (
+        2 * 3 * 4 * 8 * 2
+    )
 
 
 def test_a_convolution_is_counted_exactly() -> None:
@@ -156,11 +156,7 @@ MOVED = {
     "matrix times vector": (jnp.matmul, (SQUARE, VECTOR), N * N + 2 * N),
     "product": (jnp.matmul, (SQUARE, SQUARE), 3 * N * N),
     "product of a transpose": (lambda a, b: a.T @ b, (SQUARE, SQUARE), 3 * N * N),
-    "product, bias and relu": (
-        lambda a, b, c: jax.nn.relu(a @ b + c),
-        (SQUARE, SQUARE, VECTOR),
-        3 * N * N + N,
-    ),
+    "product, bias and relu": (lambda a, b, c: jax.nn.relu(a @ b + c), (SQUARE, SQUARE, VECTOR), 3 * N * N + N),
     "sum": (jnp.add, (SQUARE, SQUARE), 3 * N * N),
     "nothing": (lambda a: a, (SQUARE,), 2 * N * N),
     # two products, of three matrices each, read the weights and x; the weights are read once more, and so is y

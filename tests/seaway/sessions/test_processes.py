@@ -93,9 +93,7 @@ def test_a_process_of_simpys_calls_without_letting_time_pass_and_each_call_takes
     assert ((submitted - np.repeat([10_000, 20_000, 30_000], 2)) >= np.tile([cost, 2 * cost], 3)).all()
 
 
-def test_a_process_calls_as_the_client_that_was_entered_where_it_was_started_and_as_those_that_it_enters() -> (
-    None
-):
+def test_a_process_calls_as_the_client_that_was_entered_where_it_was_started_and_as_those_that_it_enters() -> None:
     def load(s: sw.Session) -> Generator[simpy.Event, Any, Any]:
         yield s.env.timeout(MS)
         step(ZERO)
@@ -124,9 +122,7 @@ def test_a_session_says_which_processes_it_did_not_wait_for() -> None:
 
     s = small().open()
     s.env.process(load(s.env))
-    with pytest.warns(
-        RuntimeWarning, match=r"ended at 0 ns .* 1 SimPy process of yours \('load', which had yet to"
-    ):
+    with pytest.warns(RuntimeWarning, match=r"ended at 0 ns .* 1 SimPy process of yours \('load', which had yet to"):
         s.close()
 
 
@@ -140,9 +136,7 @@ def test_a_session_says_that_a_process_which_called_has_not_come_to_its_end() ->
     s.env.process(load(s.env))
     s.env.process(load(s.env))
     s.sleep("10ms")
-    with pytest.warns(
-        RuntimeWarning, match=r"wait for 2 SimPy processes of yours .* s\.spawn\(load, \.\.\.\)"
-    ):
+    with pytest.warns(RuntimeWarning, match=r"wait for 2 SimPy processes of yours .* s\.spawn\(load, \.\.\.\)"):
         s.close()
 
 

@@ -55,7 +55,7 @@ WRONG: list[tuple[type[sw.policies.Policy], str]] = [
     (Broken, "policy Broken was replaced by fifo: on island 'i0' it raised KeyError: 'nobody' when asked to pick, "),
     (Nothing, "policy Nothing was replaced by fifo: on island 'i0' it picked what is not ready when asked to pick, "),
     (Late, r"it raised ValueError: three are too many when told what has entered, at [\d.]+ ms; what entered from "),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("policy", "says"), WRONG)
@@ -113,9 +113,7 @@ def test_a_correct_policy_gives_no_warning() -> None:
     assert text_of([]) == ""
 
 
-def test_a_local_session_warns_too_however_much_is_logged_afterwards(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_local_session_warns_too_however_much_is_logged_afterwards(caplog: pytest.LogCaptureFixture) -> None:
     def really() -> None:
         with sw.local(hosts=1, devices_per_host=2, platform="timed", policy=Broken) as s:
             for _ in range(3):
@@ -123,9 +121,7 @@ def test_a_local_session_warns_too_however_much_is_logged_afterwards(
             server = cast("LocalDriver", s.driver).server
             for number in range(150):
                 server._perform(LogLine(f"line {number}"))
-            assert not [line for line in server.told if "fifo" in line], (
-                "only the last lines of its log are kept"
-            )
+            assert not [line for line in server.told if "fifo" in line], "only the last lines of its log are kept"
 
     with pytest.warns(RuntimeWarning, match="policy Broken was replaced by fifo: on island 'i0'") as caught:
         really()

@@ -51,9 +51,7 @@ def test_a_simulation_wakes_up_when_the_policy_said() -> None:
     assert (kept["duration_us"].round() == 30_000).all()
     table = s.trace.utilization(by="total")
     assert 0.2 < table["reserved_fraction"][0] < 1
-    assert (
-        table[["busy_fraction", "skew_fraction", "input_wait_fraction", "reserved_fraction"]].sum().sum() <= 1
-    )
+    assert table[["busy_fraction", "skew_fraction", "input_wait_fraction", "reserved_fraction"]].sum().sum() <= 1
 
 
 def test_timed_devices_wait_as_long_and_the_log_of_it_replays_to_the_byte(tmp_path: Path) -> None:
@@ -71,18 +69,11 @@ def test_timed_devices_wait_as_long_and_the_log_of_it_replays_to_the_byte(tmp_pa
     assert sum(1 for _ in replayed(found, controller)) == len(found.entries)
 
 
-def test_a_replay_shows_what_was_reserved_at_any_event(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_replay_shows_what_was_reserved_at_any_event(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "run.log"
-    with (
-        sw.local(hosts=1, devices_per_host=2, platform="timed", policy=Pauses, record=log) as s,
-        s.client("ann"),
-    ):
+    with sw.local(hosts=1, devices_per_host=2, platform="timed", policy=Pauses, record=log) as s, s.client("ann"):
         step(ZERO).block_until_ready()
-    wakeup = next(
-        index for index, entry in enumerate(eventlogs.read(log).entries) if "Wakeup" in str(entry.event)
-    )
+    wakeup = next(index for index, entry in enumerate(eventlogs.read(log).entries) if "Wakeup" in str(entry.event))
     said = ""
     for stop in range(wakeup, 0, -1):
         capsys.readouterr()
@@ -122,6 +113,4 @@ def test_the_table_of_status_has_a_line_for_reserved_devices() -> None:
         "islands": [island], "stalled": [], "stalled_elsewhere": 0, "waits": [], "refused": [], "clients": [],
         "contents_through_controller": 0, "buffers": 0, "said": [],
     }  # fmt: skip
-    assert "reserved for 3 s: devices 0-1 of island 'b' for program 'step', step of client 'ann'" in table(
-        found
-    )
+    assert "reserved for 3 s: devices 0-1 of island 'b' for program 'step', step of client 'ann'" in table(found)

@@ -47,9 +47,7 @@ def test_a_run_that_lost_a_host_runs_again_and_its_numpy_arguments_are_put_again
     assert "runs again" in caplog.text
 
 
-def test_the_runs_that_one_failure_sends_again_are_one_line_with_their_number(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_the_runs_that_one_failure_sends_again_are_one_line_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
     with simulated(costs="15ms", retries=1) as s, caplog.at_level(logging.WARNING, "seaway"):
         for _ in range(42):
             step(np.float32(0))
@@ -81,9 +79,7 @@ def test_runs_that_ended_before_the_crash_do_not_run_again() -> None:
         first = double(LARGE)
         second = double(first)
         third = double(second)
-        with pytest.raises(
-            sw.errors.RunError, match=r"cannot run again, since the result of 'double' is lost"
-        ):
+        with pytest.raises(sw.errors.RunError, match=r"cannot run again, since the result of 'double' is lost"):
             third.block_until_ready()
 
 
@@ -93,8 +89,7 @@ def test_an_argument_that_was_lost_with_the_host_is_named() -> None:
         x.block_until_ready()
         result = double(x)
         with pytest.raises(
-            sw.errors.RunError,
-            match=r"host 2.*cannot run again, since what was put on slice 'slice0' is lost",
+            sw.errors.RunError, match=r"host 2.*cannot run again, since what was put on slice 'slice0' is lost"
         ) as caught:
             result.block_until_ready()
         assert caught.value.code == "host-lost"
@@ -107,9 +102,7 @@ def test_a_run_with_a_donated_argument_cannot_run_again() -> None:
     with simulated(retries=3, costs={"double": "2ms", "take": "20ms"}):
         x = double(LARGE)
         x.block_until_ready()
-        with pytest.raises(
-            sw.errors.RunError, match=r"cannot run again, since the result of 'double' is donated"
-        ):
+        with pytest.raises(sw.errors.RunError, match=r"cannot run again, since the result of 'double' is donated"):
             take(x).block_until_ready()
 
 

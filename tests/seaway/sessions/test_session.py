@@ -113,9 +113,7 @@ def test_slices_without_names_are_named_in_the_order_of_use() -> None:
 
 
 def test_sequential_dispatch_is_slower_along_a_chain() -> None:
-    stages = [
-        sw.synthetic(f"s{n}", devices=sw.slice(devices=1, name=f"d{n}"), duration="1us") for n in range(4)
-    ]
+    stages = [sw.synthetic(f"s{n}", devices=sw.slice(devices=1, name=f"d{n}"), duration="1us") for n in range(4)]
 
     @sw.program
     def chain(v: Any) -> Any:
@@ -137,9 +135,7 @@ class NewestFirst(Policy):
         return max(ready, key=lambda ticket: ticket.number)
 
 
-@pytest.mark.parametrize(
-    "policy", [None, "stride:lead=2", Stride, Stride(lead=3), NewestFirst, lambda: NewestFirst()]
-)
+@pytest.mark.parametrize("policy", [None, "stride:lead=2", Stride, Stride(lead=3), NewestFirst, lambda: NewestFirst()])
 def test_a_policy_is_given_as_a_name_a_policy_or_a_factory(policy: Any) -> None:
     with small(policy=policy):
         step(ZERO).block_until_ready()

@@ -221,9 +221,7 @@ def test_two_programs_share_an_island_by_weights_and_their_functions_of_one_name
     """Both run at once, and call without waiting. Their steps have one name, and one takes longer than the other."""
     cluster, other = tmp_path / "cluster.toml", f"unix:{tmp_path}/bob.sock"
     cluster.write_text(ISLANDS, encoding="utf-8")
-    words = [
-        "--simulate", str(cluster), "--trace", str(tmp_path / "trace"), "--policy", "stride", "--island", "east",
-    ]  # fmt: skip
+    words = ["--simulate", str(cluster), "--trace", str(tmp_path / "trace"), "--policy", "stride", "--island", "east"]
     with opened(32, [*words, "--name", "ann", "--also", f"{other},name=bob,weight=3"]) as door:
         env = [door.env, {**door.env, "JAX_BACKEND_TARGET": f"grpc://{other}"}]
         with program(STEPS_OF, env[0], "1024", "400") as ann, program(STEPS_OF, env[1], "2048", "200") as bob:
@@ -245,9 +243,7 @@ def test_two_programs_share_an_island_by_weights_and_their_functions_of_one_name
     assert took["bob"] > 2 * took["ann"]
     begin = max(each["started_us"].iloc[0] for each in of.values())
     end = min(each["ended_us"].iloc[-1] for each in of.values())
-    both = {
-        name: each[(each["started_us"] >= begin) & (each["ended_us"] <= end)] for name, each in of.items()
-    }
+    both = {name: each[(each["started_us"] >= begin) & (each["ended_us"] <= end)] for name, each in of.items()}
     shares = {name: each["duration_us"].sum() for name, each in both.items()}
     assert min(len(each) for each in both.values()) > 50
     assert shares["bob"] / shares["ann"] == pytest.approx(3, rel=0.05)
@@ -272,16 +268,10 @@ def test_two_programs_share_an_island_by_weights_and_their_functions_of_one_name
         (("--simulate", "B", "--trace", "FOLDER"), "is there already and is no trace"),
         (("--trace", "x"), "--trace is for a door that simulates"),
         (("--also", "unix:b.sock,name=bob"), "--also is for a door that simulates"),
-        (
-            ("--simulate", "B", "--also", "unix:b.sock"),
-            "give the programs there a name, as unix:b.sock,name=bob",
-        ),
+        (("--simulate", "B", "--also", "unix:b.sock"), "give the programs there a name, as unix:b.sock,name=bob"),
         (("--simulate", "B", "--also", "unix:b.sock,name=bob,weight=0"), "a share is a whole number"),
         (("--simulate", "B", "--also", "unix:b.sock,name=bob,weight=two"), "weight is a whole number"),
-        (
-            ("--simulate", "B", "--also", "unix:b.sock,name=bob,island=x"),
-            "name=, weight= or priority=, each once",
-        ),
+        (("--simulate", "B", "--also", "unix:b.sock,name=bob,island=x"), "name=, weight= or priority=, each once"),
         (("--simulate", "B", "--also", "unix:B.sock,name=bob"), "JAX reads JAX_BACKEND_TARGET in lower case"),
         (("--simulate", "B", "--name", "bob", "--also", "unix:b.sock,name=bob"), "and so is each name"),
     ],

@@ -13,8 +13,7 @@ from seaway.sessions.simulated.turn_signal import TurnSignal
 
 SECONDS = 20.0
 needs_cores = pytest.mark.skipif(
-    turn_signal.CORE is None or len(os.sched_getaffinity(0)) < 2,
-    reason="threads cannot choose among cores here",
+    turn_signal.CORE is None or len(os.sched_getaffinity(0)) < 2, reason="threads cannot choose among cores here"
 )
 
 

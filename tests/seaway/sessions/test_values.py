@@ -61,9 +61,7 @@ def test_an_exception_of_a_computation_is_raised_where_its_result_is_read() -> N
     f = sw.jit(lambda x: (x, 9), devices=two, irregular=True, max_shape=(2,), name="f")
     with small(values="compute"):
         x = f(np.zeros(16, np.float32))
-        with pytest.raises(
-            sw.errors.RunError, match=r"made 9 rows, and max_shape bounds them at 2.*program 'f'"
-        ):
+        with pytest.raises(sw.errors.RunError, match=r"made 9 rows, and max_shape bounds them at 2.*program 'f'"):
             np.asarray(x)
 
 

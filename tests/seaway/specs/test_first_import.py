@@ -33,9 +33,7 @@ print(failed)
 
 
 def test_several_threads_may_make_the_first_call() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 

@@ -55,9 +55,7 @@ def test_an_invalid_slice_is_refused(wrong: dict[str, Any], said: str) -> None:
         ({"mesh": 4}, r"sw\.slice\(mesh=4\): devices along each axis"),
     ],
 )
-def test_an_argument_of_the_wrong_type_is_refused_where_it_is_written(
-    wrong: dict[str, Any], said: str
-) -> None:
+def test_an_argument_of_the_wrong_type_is_refused_where_it_is_written(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(TypeError, match=said):
         sw.slice(**{"devices": 2, **wrong})
 

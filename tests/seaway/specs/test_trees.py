@@ -29,9 +29,7 @@ class Named:
 
 
 jax_trees.register_pytree_with_keys(
-    Named,
-    lambda node: (((jax_trees.GetAttrKey("inside"), node.inside),), None),
-    lambda _, inside: Named(*inside),
+    Named, lambda node: (((jax_trees.GetAttrKey("inside"), node.inside),), None), lambda _, inside: Named(*inside)
 )
 
 TREES = st.recursive(

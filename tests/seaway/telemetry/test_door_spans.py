@@ -171,7 +171,5 @@ assert type(door_spans_of()).__name__ == "DoorSpans"
 
 
 def test_without_a_provider_a_door_has_no_spans_and_imports_nothing_for_them() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=100, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr

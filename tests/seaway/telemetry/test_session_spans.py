@@ -47,9 +47,7 @@ def test_a_run_is_a_span_below_the_span_in_which_it_was_called_and_says_what_it_
         assert about(second, "client", "run") == ("ann", 1)
 
 
-def test_a_runs_span_is_as_long_as_the_run_and_its_gangs_are_below_it_with_the_times_that_the_trace_has() -> (
-    None
-):
+def test_a_runs_span_is_as_long_as_the_run_and_its_gangs_are_below_it_with_the_times_that_the_trace_has() -> None:
     with collected() as spans, small() as s:
         run = train(ZERO).run
         s.close()
@@ -60,16 +58,10 @@ def test_a_runs_span_is_as_long_as_the_run_and_its_gangs_are_below_it_with_the_t
         below = spans.below(whole)
         assert {each.name for each in below} == {"step", "queue: step"}
         ran, waited = spans.named("step"), spans.named("queue: step")
-        assert [(b - begin, e - begin) for b, e in map(times, ran)] == in_nanoseconds(
-            gangs, "started_us", "ended_us"
-        )
+        assert [(b - begin, e - begin) for b, e in map(times, ran)] == in_nanoseconds(gangs, "started_us", "ended_us")
         assert [times(each)[1] for each in waited] == [times(each)[0] for each in ran]
         assert all(within(each, whole) for each in below)
-        assert about(ran[0], "island", "devices", "device_time_ns") == (
-            "i0",
-            4,
-            round(gangs["device_us"][0] * 1_000),
-        )
+        assert about(ran[0], "island", "devices", "device_time_ns") == ("i0", 4, round(gangs["device_us"][0] * 1_000))
 
 
 def test_asking_for_the_trace_adds_the_gangs_of_runs_that_are_over_and_no_gang_twice() -> None:

@@ -44,9 +44,7 @@ def test_runs_and_their_gangs_are_spans_of_one_trace_at_the_times_of_the_trace()
     assert [tuple(time - ORIGIN for time in times(each)) for each in runs] == in_nanoseconds(
         trace.runs(), "submitted_us", "ended_us"
     )
-    assert [(times(each)[0] - ORIGIN,) for each in spans.named("step")] == in_nanoseconds(
-        trace.gangs(), "started_us"
-    )
+    assert [(times(each)[0] - ORIGIN,) for each in spans.named("step")] == in_nanoseconds(trace.gangs(), "started_us")
     for run in runs:
         assert about(run, "client", "program") == ("ann", "train")
         below = spans.below(run)
@@ -59,8 +57,7 @@ def test_a_saved_trace_gives_the_same_spans(tmp_path: Path) -> None:
     trace.otel(first.provider, began=BEGAN)
     sw.trace.Trace.load(trace.save(tmp_path / "run")).otel(second.provider, began=BEGAN)
     seen = [
-        [(each.name, times(each), dict(each.attributes or {})) for each in spans.all()]
-        for spans in (first, second)
+        [(each.name, times(each), dict(each.attributes or {})) for each in spans.all()] for spans in (first, second)
     ]
     assert seen[0] == seen[1]
 

@@ -187,9 +187,7 @@ def test_both_traces_have_the_same_runs(trace: Trace) -> None:
     assert sorted(trace.intervals()["device"].unique()) == [0, 1, 2, 3]
     shares = trace.shares(bins=1)
     assert shares["got_share"].sum() == pytest.approx(1)
-    assert shares["device_us"].sum() == pytest.approx(
-        trace.clients(window=trace.contended)["device_us"].sum()
-    )
+    assert shares["device_us"].sum() == pytest.approx(trace.clients(window=trace.contended)["device_us"].sum())
 
 
 def test_times_count_from_the_beginning(trace: Trace) -> None:
@@ -301,8 +299,7 @@ def test_traces_with_different_clocks_can_be_overlaid() -> None:
     both = Overlay({"one": one, "other": other})
     for table in (both.gangs(), both.shares(bins=7), both.utilization("client", bins=9), both.memory()):
         mine, its = (
-            table[table["trace"] == each].drop(columns="trace").reset_index(drop=True)
-            for each in ("one", "other")
+            table[table["trace"] == each].drop(columns="trace").reset_index(drop=True) for each in ("one", "other")
         )
         pd.testing.assert_frame_equal(mine, its)
     asked = Overlay({"one": one, "other": other}, zero=lambda trace: trace.span[0] + 1_000_000)
@@ -326,9 +323,7 @@ def test_a_name_has_one_colour_in_all_traces() -> None:
         for axes in figure.axes if (legend := axes.get_legend()) is not None
     ]  # fmt: skip
     assert len(keys) == 2
-    assert {name: keys[0][name] for name in ("ann", "bob")} == {
-        name: keys[1][name] for name in ("ann", "bob")
-    }
+    assert {name: keys[0][name] for name in ("ann", "bob")} == {name: keys[1][name] for name in ("ann", "bob")}
     assert keys[0]["ann"] != keys[0]["bob"]
 
 
@@ -338,10 +333,7 @@ def test_the_lines_of_an_overlay_are_the_numbers_of_its_table() -> None:
     (axes,) = both.plot_shares(bins=6).axes
     table = both.shares(bins=6)
     drawn_lines = [np.asarray(line.get_ydata()) for line in axes.get_lines()]
-    wanted = [
-        part["got_share"].to_numpy()
-        for _, part in table.groupby(["trace", "client"], sort=False, observed=True)
-    ]
+    wanted = [part["got_share"].to_numpy() for _, part in table.groupby(["trace", "client"], sort=False, observed=True)]
     np.testing.assert_allclose([each for each in drawn_lines if len(each) == 6], wanted)
     (axes,) = both.plot_utilization(bins=6).axes
     busy = both.utilization("total", bins=6)
@@ -357,10 +349,7 @@ def test_the_lines_of_an_overlay_are_the_numbers_of_its_table() -> None:
         (lambda t: Overlay([t]), "by name.* got a list"),  # type: ignore[arg-type]
         (lambda t: Overlay({"a": t.core}), "by name.* got a Trace"),
         (lambda t: Overlay({"a": t}, zero=lambda trace: "1 parsec"), "unknown unit, 'parsec'"),
-        (
-            lambda t: Overlay({"a": t}, zero=lambda trace: "100s"),
-            "its last gang ends at .*; take an earlier time",
-        ),
+        (lambda t: Overlay({"a": t}, zero=lambda trace: "100s"), "its last gang ends at .*; take an earlier time"),
         (lambda t: Overlay({"a": t}).utilization("weight"), "by='weight'; it is one of"),  # type: ignore[arg-type]
         (lambda t: Overlay({"a": t}).plot(window=("50ms", "2ms")), "is empty"),
         (lambda t: Overlay({"a": t}).shares(bins=0), "0 bins"),

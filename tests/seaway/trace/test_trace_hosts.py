@@ -40,9 +40,7 @@ def with_hosts(core: CoreTrace, *seen: Seen) -> Trace:
     return Trace(merged, CLUSTER, origin=0, told=told)
 
 
-def on_both(
-    seq: int, enqueued: tuple[int, int], ended: tuple[int, int], collective: bool = True
-) -> list[Seen]:
+def on_both(seq: int, enqueued: tuple[int, int], ended: tuple[int, int], collective: bool = True) -> list[Seen]:
     return [(host, seq, enqueued[host], ended[host], BOUND + host, collective) for host in (0, 1)]
 
 
@@ -112,10 +110,7 @@ def test_bounds_from_the_controller_apply_too() -> None:
 
 def test_gangs_without_times_of_hosts_end_some_time_before_their_report() -> None:
     core = controllers((1 * MS, 9 * MS), (2 * MS, 14 * MS), (3 * MS, 19 * MS))
-    told = [
-        *on_both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS)),
-        *on_both(3, (4 * MS, 4 * MS), (17 * MS, 17 * MS)),
-    ]
+    told = [*on_both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS)), *on_both(3, (4 * MS, 4 * MS), (17 * MS, 17 * MS))]
     trace = with_hosts(core, *told)
     gangs = trace.gangs()
     assert gangs["ended_us"].tolist() == [7000, 12000, 17000]  # reports took 2 ms

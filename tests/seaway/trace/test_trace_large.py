@@ -156,9 +156,7 @@ def test_gangs_without_collectives_are_summed_by_their_lists(monkeypatch: pytest
     busy = trace.utilization("total", [0, 1_040, 5_000])["busy_fraction"]
     assert cut == [10]
     inside = sum(1_040 - (1_010 + host) for host in range(4))
-    assert busy.tolist() == pytest.approx(
-        [(10 * each + inside) / 4 / 1_040, (40 * each - inside) / 4 / 3_960]
-    )
+    assert busy.tolist() == pytest.approx([(10 * each + inside) / 4 / 1_040, (40 * each - inside) / 4 / 3_960])
 
 
 def test_facts_of_a_trace_that_has_grown_are_freed() -> None:

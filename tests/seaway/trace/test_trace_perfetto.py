@@ -209,12 +209,7 @@ def test_a_transfer_is_an_arrow_from_its_maker_to_its_reader(tmp_path: Path) -> 
     assert ends == ["pipeline/forward 0", "pipeline/forward 0"]
     assert [a["tid"] for a in first] == [0, 32]
     moves = [e for e in events if e["ph"] == "b" and e["cat"] == "transfer"]
-    assert moves[0]["args"] == {
-        "seq": 1,
-        "nbytes": 64 << 20,
-        "source": "devices 0-31",
-        "target": "devices 32-63",
-    }
+    assert moves[0]["args"] == {"seq": 1, "nbytes": 64 << 20, "source": "devices 0-31", "target": "devices 32-63"}
 
 
 def test_runs_of_a_client_and_memory_are_shown(tmp_path: Path) -> None:

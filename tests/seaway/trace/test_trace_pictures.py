@@ -25,10 +25,7 @@ def area(axes: Axes, color: str) -> float:
     """The area of all boxes of a colour, in rows x ms."""
     total = 0.0
     for boxes in axes.collections:
-        if (
-            isinstance(boxes, PolyCollection)
-            and to_hex(np.asarray(boxes.get_facecolor())[0]).upper() == color.upper()
-        ):
+        if isinstance(boxes, PolyCollection) and to_hex(np.asarray(boxes.get_facecolor())[0]).upper() == color.upper():
             for path in boxes.get_paths():
                 corners = np.asarray(path.vertices)[:4]
                 total += float(np.ptp(corners[:, 0]) * np.ptp(corners[:, 1]))
@@ -165,12 +162,7 @@ def test_the_picture_of_shares_shows_actual_and_requested_ones() -> None:
     assert [np.asarray(path.vertices)[0, 0] for path in asked.get_paths()] == pytest.approx(
         table["asked_share"].tolist()
     )
-    assert [text.get_text() for text in axes.get_yticklabels()] == [
-        "ann  (1)",
-        "bob  (2)",
-        "cat  (4)",
-        "dan  (8)",
-    ]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["ann  (1)", "bob  (2)", "cat  (4)", "dan  (8)"]
 
 
 def test_pictures_can_be_drawn_on_given_axes() -> None:
@@ -231,9 +223,7 @@ def test_colours_are_distinct_and_legible_without_colour_vision_too() -> None:
 def test_labels_that_would_touch_are_moved_apart() -> None:
     axes = style.Picture("column", 2).subplots()
     axes.set_ylim(0, 1)
-    style.label_ends(
-        axes, [(0.5, "b", "k"), (0.49, "a", "k"), (0.99, "d", "k"), (1.0, "e", "k")], at=1, gap=0.1
-    )
+    style.label_ends(axes, [(0.5, "b", "k"), (0.49, "a", "k"), (0.99, "d", "k"), (1.0, "e", "k")], at=1, gap=0.1)
     heights = {text.get_text(): text.xy[1] for text in axes.texts}  # type: ignore[attr-defined]
     assert heights["a"] == 0.49
     assert heights["b"] == pytest.approx(0.59)

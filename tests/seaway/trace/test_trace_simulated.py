@@ -75,9 +75,7 @@ def test_memory_over_time_counts_every_buffer_from_its_making_to_its_release(tra
     shard = MIB // 2
     mine = levels(trace, "0-7")
     assert mine["resident_bytes_per_device"].iloc[0] == shard, "the put array"
-    assert mine["resident_bytes_per_device"].max() >= 2 * shard, (
-        "and the output of `first`, until it has been sent"
-    )
+    assert mine["resident_bytes_per_device"].max() >= 2 * shard, "and the output of `first`, until it has been sent"
     assert mine["resident_bytes_per_device"].iloc[-1] in (0, shard)
     frame = trace.memory()
     assert frame["time_us"].is_monotonic_increasing
@@ -98,9 +96,7 @@ def test_the_other_tables_agree_with_each_other(trace: Trace) -> None:
     np.testing.assert_allclose(runs["latency_us"], runs["ended_us"] - runs["submitted_us"])
     assert runs["gangs"].sum() == len(gangs)
     assert clients["runs"].tolist() == [3]
-    assert (
-        clients["device_us"].sum() == pytest.approx(gangs["device_us"].sum()) == pytest.approx(3 * 8 * 3_000)
-    )
+    assert clients["device_us"].sum() == pytest.approx(gangs["device_us"].sum()) == pytest.approx(3 * 8 * 3_000)
     steps = trace.steps().set_index("step")
     assert steps.loc[["first", "second"], "duration_mean_us"].tolist() == [1_000, 2_000]
     intervals = trace.intervals()

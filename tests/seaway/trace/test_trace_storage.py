@@ -16,11 +16,7 @@ from . import traces
 
 
 def same(one: CoreTrace, other: CoreTrace) -> bool:
-    return (
-        one.columns() == other.columns()
-        and one.places == other.places
-        and one.strings.words == other.strings.words
-    )
+    return one.columns() == other.columns() and one.places == other.places and one.strings.words == other.strings.words
 
 
 def test_a_saved_trace_is_loaded_unchanged_to_the_bit(tmp_path: Path) -> None:
@@ -63,10 +59,7 @@ def test_any_tool_reads_the_tables(tmp_path: Path) -> None:
     Trace(core).save(tmp_path / "run")
     table = pq.read_table(tmp_path / "run" / "gangs.parquet")
     assert table.column("ended").to_pylist() == [row["ended"] for row in core.rows("gangs")]
-    assert (
-        pq.ParquetFile(tmp_path / "run" / "gangs.parquet").metadata.row_group(0).column(0).compression
-        == "ZSTD"
-    )
+    assert pq.ParquetFile(tmp_path / "run" / "gangs.parquet").metadata.row_group(0).column(0).compression == "ZSTD"
 
 
 def test_a_folder_that_is_no_trace_is_left_alone(tmp_path: Path) -> None:
@@ -153,9 +146,7 @@ def test_a_trace_that_was_saved_before_reservations_were_recorded_is_read(tmp_pa
         Trace.load(run)
 
 
-def test_a_save_that_fails_leaves_the_older_trace_or_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_save_that_fails_leaves_the_older_trace_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Trace(traces.shared(gangs=9)).save(tmp_path / "run")
     files = sorted(run.iterdir())
 

@@ -171,9 +171,7 @@ def test_a_run_says_how_long_it_took_and_why_it_failed() -> None:
     assert np.isnan(open_["ended_us"])
     assert np.isnan(open_["latency_us"])
     assert trace.clients()["failed_runs"].tolist() == [1, 0, 0, 0]
-    assert trace.summary().startswith(
-        "Trace of 4 clients, 3 runs (1 more failed, 1 more under way), 3 gangs on "
-    )
+    assert trace.summary().startswith("Trace of 4 clients, 3 runs (1 more failed, 1 more under way), 3 gangs on ")
 
 
 def test_steps_add_up_their_gangs() -> None:
@@ -263,17 +261,12 @@ def test_a_missing_arrival_is_an_error() -> None:
         Trace(core).utilization()
 
 
-@given(
-    st.lists(st.lists(st.integers(0, 2**40), min_size=3, max_size=3), min_size=1), st.sampled_from([1, 2**20])
-)
+@given(st.lists(st.lists(st.integers(0, 2**40), min_size=3, max_size=3), min_size=1), st.sampled_from([1, 2**20]))
 def test_lists_of_arrivals_are_read_as_core_reads_them(many: list[list[int]], step: int) -> None:
     table = Table(after="B")
     lists = Lists(table, "after")
     # Some lists have even steps, and are stored as steps; others are stored as they are.
-    begins = [
-        lists.add([n % 200 + step * at for at, n in enumerate(each)] if step > 1 else each)[1]
-        for each in many
-    ]
+    begins = [lists.add([n % 200 + step * at for at, n in enumerate(each)] if step > 1 else each)[1] for each in many]
     packed = np.frombuffer(table.columns()["after"], np.uint8)
     found = place_groups.picked(packed, np.array(begins), 3, lambda numbers: numbers)
     assert found.tolist() == [lists.get(begin) for begin in begins]
@@ -299,17 +292,9 @@ def test_hosts_of_a_gang_without_collectives_do_not_wait_for_each_other() -> Non
     core.ends(1, [150, 200])
     trace = Trace(core)
     total = trace.utilization("total", window=(100, 200)).iloc[0]
-    assert [total[f"{name}_fraction"] for name in ("busy", "skew", "input_wait")] == [
-        pytest.approx(0.55),
-        0,
-        0,
-    ]
+    assert [total[f"{name}_fraction"] for name in ("busy", "skew", "input_wait")] == [pytest.approx(0.55), 0, 0]
     assert trace.intervals()["ended_us"].tolist() == [0.15, 0.15, 0.2, 0.2]
-    assert trace.gangs()[["skew_us", "input_wait_us", "device_us"]].iloc[0].tolist() == [
-        0,
-        0,
-        pytest.approx(0.22),
-    ]
+    assert trace.gangs()[["skew_us", "input_wait_us", "device_us"]].iloc[0].tolist() == [0, 0, pytest.approx(0.22)]
 
 
 # --- unknown values ---------------------------------------------------------------------------------------

@@ -60,18 +60,14 @@ def pipeline(islands: int = 4, microbatches: int = 8, steps: int = 2) -> tuple[T
     cluster = Cluster.from_table(PRESETS["C"]) if islands == 4 else small(4, 8, islands)
     trace = Trace()
     for island in cluster.islands:
-        trace.place(
-            island.index, island.index, island.device_span, island.devices_per_host, island.base_device
-        )
+        trace.place(island.index, island.index, island.device_span, island.devices_per_host, island.base_device)
     trace.client(1, "trainer", 1, 0, 0)
     free = [0] * islands
     seq, now = 0, 0
     for step in range(steps):
         trace.submitted(step, 1, step, "pipeline", now)
         trace.admitted(step, now + 10 * US)
-        there: dict[
-            tuple[str, int, int], int
-        ] = {}  # contents that have arrived: direction, stage, micro-batch
+        there: dict[tuple[str, int, int], int] = {}  # contents that have arrived: direction, stage, micro-batch
         order = [("forward", m, s) for m in range(microbatches) for s in range(islands)]
         order += [("backward", m, s) for m in range(microbatches) for s in reversed(range(islands))]
         for way, m, stage in order:
@@ -101,9 +97,7 @@ def pipeline(islands: int = 4, microbatches: int = 8, steps: int = 2) -> tuple[T
     return trace, cluster
 
 
-Moments = list[
-    tuple[int, int, str, str]
-]  # (device, time, whose, what): a nanosecond in which a device is not idle
+Moments = list[tuple[int, int, str, str]]  # (device, time, whose, what): a nanosecond in which a device is not idle
 
 
 def drawn(seed: int) -> tuple[Trace, Cluster, Moments]:
@@ -111,12 +105,7 @@ def drawn(seed: int) -> tuple[Trace, Cluster, Moments]:
     for, gangs without collectives, gangs without a client. Times are short, so that a loop can go through them."""
     dice = Random(seed)
     cluster = Cluster.from_table(
-        {
-            "island": [
-                {"name": "a", "hosts": 3, "devices_per_host": 2},
-                {"name": "b", "hosts": 2, "devices_per_host": 3},
-            ]
-        }
+        {"island": [{"name": "a", "hosts": 3, "devices_per_host": 2}, {"name": "b", "hosts": 2, "devices_per_host": 3}]}
     )
     places = [(0, ((0, 4),)), (0, ((1, 3), (4, 5))), (0, ((2, 6),)), (1, ((6, 12),)), (1, ((7, 8), (10, 11)))]
     trace = Trace()
@@ -133,9 +122,7 @@ def drawn(seed: int) -> tuple[Trace, Cluster, Moments]:
         devices = list(spans.items(places[key][1]))
         hosts = [cluster.host_of(device) for device in devices]
         arrivals = {host: dice.randint(0, 90) for host in sorted(set(hosts))}
-        took = {
-            device: max(arrivals[host], free[device]) for device, host in zip(devices, hosts, strict=True)
-        }
+        took = {device: max(arrivals[host], free[device]) for device, host in zip(devices, hosts, strict=True)}
         trace.gang(seq, run, dice.choice("xy"), places[key][0], key, entered=seq)
         collective, known, ready = dice.random() < 0.7, True, max(took.values())
         if collective:

@@ -85,9 +85,7 @@ def test_two_workloads_together_have_all_arrivals_of_both_in_order(one: Arrivals
 def test_a_workload_is_scaled_in_time_and_in_devices_and_cut() -> None:
     load = Arrivals([Arrival(10 * S, devices=8, duration=60 * S), Arrival(20 * S, devices=1, duration=6 * S)])
     small = load.scaled(time=1e-3, devices=1 / 4)
-    assert list(small) == [
-        Arrival(10 * MS, devices=2, duration=60 * MS), Arrival(20 * MS, devices=1, duration=6 * MS)
-    ]  # fmt: skip
+    assert list(small) == [Arrival(10 * MS, devices=2, duration=60 * MS), Arrival(20 * MS, devices=1, duration=6 * MS)]
     assert list(load.between("15s", "25s")) == [Arrival(5 * S, devices=1, duration=6 * S)]
     assert list(load[:1]) == [load[0]]
     with pytest.raises(ValueError, match="numbers above 0"):
@@ -105,9 +103,7 @@ def test_an_arrival_that_cannot_be_is_refused() -> None:
 
 
 @given(arrivals, st.sampled_from([".csv", ".parquet"]))
-def test_what_is_saved_is_loaded_exactly(
-    tmp_path_factory: pytest.TempPathFactory, load: Arrivals, kind: str
-) -> None:
+def test_what_is_saved_is_loaded_exactly(tmp_path_factory: pytest.TempPathFactory, load: Arrivals, kind: str) -> None:
     file = load.save(tmp_path_factory.mktemp("load") / f"arrivals{kind}")
     assert sw.workload.load(file) == load
 
@@ -132,9 +128,7 @@ def test_a_file_needs_only_times_and_their_unit_is_in_the_columns_name(tmp_path:
         ("at_s,devices\n1,1.5\n", "row 1: devices is '1.5'; a whole number"),
     ],
 )
-def test_a_file_that_cannot_be_read_says_which_column_or_row_and_why(
-    tmp_path: Path, text: str, says: str
-) -> None:
+def test_a_file_that_cannot_be_read_says_which_column_or_row_and_why(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "arrivals.csv"
     file.write_text(text)
     with pytest.raises(ValueError, match=says):
@@ -149,9 +143,7 @@ def test_a_file_of_another_kind_is_refused_by_its_ending(tmp_path: Path) -> None
 # --- the format of the Philly traces ------------------------------------------------------------------------------
 
 
-def test_a_job_of_the_philly_format_arrives_when_it_was_submitted_with_the_gpus_and_time_that_it_had() -> (
-    None
-):
+def test_a_job_of_the_philly_format_arrives_when_it_was_submitted_with_the_gpus_and_time_that_it_had() -> None:
     jobs = sw.workload.philly(SAMPLE)
     assert len(jobs) == 10  # of 12: one never ran, one was still running
     assert jobs[0] == Arrival(0, "vc-a", "application_0_0001", 8, 120 * S)

@@ -62,12 +62,7 @@ def test_the_number_of_computations_under_way_is_bounded() -> None:
     """With one at a time, a host's Python, its PCIe and the devices take turns."""
     costs = costs_of("jax")
     one = run(
-        "jax",
-        load("A", hosts=4),
-        BaselineWork(Kernel("k", 400 * US)),
-        PAPER,
-        calls=60,
-        costs=with_cost(costs, ahead=1),
+        "jax", load("A", hosts=4), BaselineWork(Kernel("k", 400 * US)), PAPER, calls=60, costs=with_cost(costs, ahead=1)
     )
     pcie = load("A").chips[0].pcie_latency
     period = costs["call"] + PAPER.enqueue + pcie + 400 * US
@@ -99,10 +94,7 @@ def test_ray_submits_to_each_actor_in_turn_and_gets_an_answer_of_each() -> None:
 
 def test_ray_moves_results_through_host_memory() -> None:
     small, large = (
-        1e9
-        / run(
-            "ray", load("A", hosts=4), BaselineWork(Kernel("k", 1), nbytes=nbytes), PAPER, calls=12
-        ).per_second
+        1e9 / run("ray", load("A", hosts=4), BaselineWork(Kernel("k", 1), nbytes=nbytes), PAPER, calls=12).per_second
         for nbytes in (4, 64 << 20)
     )
     pcie = load("A").chips[0].pcie_bandwidth
@@ -152,7 +144,7 @@ def test_rates_leave_out_the_beginning() -> None:
         (lambda: BaselineWork(STEP, "fussed"), "mode 'fussed' is unknown; nearest: 'fused'"),  # type: ignore[arg-type]
         (lambda: BaselineWork(STEP, nodes=0), "`nodes` is at least 1"),
     ],
-)  # fmt: skip
+)
 def test_invalid_options_are_refused(ask: object, says: str) -> None:
     with pytest.raises(Impossible, match=says):
         ask()  # type: ignore[operator]

@@ -25,22 +25,7 @@ from sim.cohort import AlikeHosts
 from tests.core.hostworld import Cluster, Stream, gang, layout
 from tests.laws import examples
 
-from .alike_hosts import (
-    ALL,
-    BAD,
-    FAR,
-    FIRSTS,
-    HALF,
-    ODD,
-    REST,
-    SOME,
-    WHOLE,
-    ordered,
-    plan_and_run,
-    same,
-    seat,
-    seated,
-)
+from .alike_hosts import ALL, BAD, FAR, FIRSTS, HALF, ODD, REST, SOME, WHOLE, ordered, plan_and_run, same, seat, seated
 
 WITH_SEQ = p.GangStep | p.SendStep | p.RecvStep | p.SpillStep | p.RestoreStep
 
@@ -279,10 +264,7 @@ def test_a_place_divides_a_cohort_if_its_hosts_have_different_devices_of_it(plac
 def test_a_message_or_a_step_for_some_hosts_divides_a_cohort() -> None:
     executor = seated()
     assert executor.divides(ordered(1, hosts=((2, 4),))) == (((0, 2), (4, 6)), ((2, 4),))
-    assert executor.divides(ordered(1, p.GangStep(1, 1, 0, ((0, 2), (3, 6))))) == (
-        ((0, 2), (3, 6)),
-        ((2, 3),),
-    )
+    assert executor.divides(ordered(1, p.GangStep(1, 1, 0, ((0, 2), (3, 6))))) == (((0, 2), (3, 6)), ((2, 3),))
     assert executor.divides(ordered(1, p.GangStep(1, 1, 0, ((0, 4),)), p.GangStep(2, 1, 0, ((2, 6),)))) == (
         ((0, 2),), ((2, 4),), ((4, 6),),
     )  # fmt: skip
@@ -319,9 +301,7 @@ def test_an_event_of_a_single_host_is_refused_and_changes_nothing() -> None:
     for event in (p.LaunchFailed(1, BAD), p.DeviceLost(3, BAD), p.Finished(1, BAD)):
         with pytest.raises(Illegal, match="split"):
             executor.handle(event, 0)
-    said = executor.handle(
-        p.Finished(1, p.Blame("user", "boom", host=4)), 0
-    )  # all six say that it was host 4
+    said = executor.handle(p.Finished(1, p.Blame("user", "boom", host=4)), 0)  # all six say that it was host 4
     assert said == [p.ToController(p.Done(1, ALL, p.Blame("user", "boom", host=4)), (("done", 1),))]
 
 

@@ -36,8 +36,7 @@ def test_what_is_so_at_each_host_alone_is_so_at_all(
 ) -> None:  # fmt: skip
     together = follow(costs(name), vector(opened), vector(connected), client, vector(turns), sizes)
     alone = [
-        follow(costs(name), *each, client, turn, sizes)
-        for *each, turn in zip(opened, connected, turns, strict=True)
+        follow(costs(name), *each, client, turn, sizes) for *each, turn in zip(opened, connected, turns, strict=True)
     ]
     assert as_vector(together.over).tolist() == [times.over for times in alone]
     heard = [times.heard for times in alone]
@@ -49,13 +48,7 @@ def test_what_is_so_at_each_host_alone_is_so_at_all(
 @pytest.mark.parametrize("follow", [put_times, get_times])
 @given(EACH, TIMES, EACH, SIZES, TIMES, st.sampled_from(("paper", "seaway")))
 def test_what_begins_later_ends_as_much_later(
-    follow: Any,
-    opened: list[int],
-    client: int,
-    turns: list[int],
-    sizes: tuple[int, ...],
-    later: int,
-    name: str,
+    follow: Any, opened: list[int], client: int, turns: list[int], sizes: tuple[int, ...], later: int, name: str
 ) -> None:
     """Where hosts are connected when they open their ends: so times can be remembered."""
     here, turn = vector(opened), vector(turns)

@@ -182,10 +182,7 @@ def test_other_steps_of_one_host_do(message: p.Ordered) -> None:
 @pytest.mark.parametrize("gone", [((0, 1),), ((2, 6),)])
 def test_a_shard_that_one_host_sends_does_not_divide_it_from_the_others(gone: Spans) -> None:
     """Two of a buffer's twelve shards are got, of which hosts 3 and 4 have one each, and the sender of one stays."""
-    gets = [
-        p.SendStep(2, -1, 100, spans.one(3), 7, 9, shard=6),
-        p.SendStep(3, -1, 100, spans.one(4), 8, 9, shard=9),
-    ]
+    gets = [p.SendStep(2, -1, 100, spans.one(3), 7, 9, shard=6), p.SendStep(3, -1, 100, spans.one(4), 8, 9, shard=9)]
     executor = told(first=FIRST_OF_SHARDS)
     both = ordered(2, *gets, hosts=((3, 5),))
     assert executor.divides(both) == ()

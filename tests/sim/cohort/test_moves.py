@@ -77,9 +77,7 @@ def leaving(fidelity: Any, delay: int) -> dict[str, Any]:
     sim.run(until=sim.now + 200_000_000)
     known = ("hosts", "ends")
     return {
-        table: [
-            {name: each for name, each in row.items() if name not in known} for row in sim.trace.rows(table)
-        ]
+        table: [{name: each for name, each in row.items() if name not in known} for row in sim.trace.rows(table)]
         for table in ("gangs", "transfers", "runs")
     }
 
@@ -89,9 +87,7 @@ def test_contents_that_were_spoilt_spoil_what_is_made_of_them(delay: int) -> Non
     exact, cohort = leaving("exact", delay), leaving("cohort", delay)
     assert cohort == exact
     assert all(row["ended"] >= 0 for table in ("gangs", "transfers") for row in exact[table])
-    assert len(exact["transfers"]) == (
-        1 if delay < 1_000_000 else 3
-    )  # the put, and moves if the run has begun
+    assert len(exact["transfers"]) == (1 if delay < 1_000_000 else 3)  # the put, and moves if the run has begun
 
 
 def test_a_move_that_is_given_up_before_its_sender_is_ready_ends_at_both_ends() -> None:

@@ -101,9 +101,7 @@ class Loader:
         made = yield from self.call(lambda c, now: c.submit(number, (STATE, put), now))
         self.open[made.run] = None
         if self.rng.random() < 0.2:
-            yield from self.call(
-                lambda c, now: c.get(put if 1 not in program.donate_args else made.results[0], now)
-            )
+            yield from self.call(lambda c, now: c.get(put if 1 not in program.donate_args else made.results[0], now))
         if self.drawn.curious:
             yield from self.look(put, program.slices[0].devices)
         gone = made.results if 1 in program.donate_args else (put, *made.results)
@@ -147,10 +145,7 @@ def played(drawn: Loading, fidelity: Any, faults: Sequence[Fault] = ()) -> dict[
         "heard": [loader.heard for loader in loaders],
         "order": sim.controller.order.whole(),
         **{
-            table: [
-                {name: value for name, value in row.items() if name not in known}
-                for row in sim.trace.rows(table)
-            ]
+            table: [{name: value for name, value in row.items() if name not in known} for row in sim.trace.rows(table)]
             for table in ("gangs", "transfers", "runs")
         },
     }
@@ -183,8 +178,7 @@ def crash(drawn: Loading, at: int) -> list[Fault]:
 def test_a_crash_that_was_announced_finds_them_at_the_same_time(seed: int, at: int, curious: bool) -> None:
     drawn = Loading(seed, curious=curious)
     exact, cohort = (
-        played(Loading(seed, curious=curious), fidelity, crash(drawn, at * MS))
-        for fidelity in ("exact", "cohort")
+        played(Loading(seed, curious=curious), fidelity, crash(drawn, at * MS)) for fidelity in ("exact", "cohort")
     )
     for what in exact:
         assert cohort[what] == exact[what], f"seed {seed}: {what}"

@@ -39,9 +39,7 @@ def running() -> Controller:
 
 def said(controller: Controller, host: int, report: Report) -> list[Command]:
     island = controller.state.islands[0]
-    return controller.handle(
-        MessageReceived(host, Reports(0, island.epoch, island.tree_number, (report,))), 1
-    )
+    return controller.handle(MessageReceived(host, Reports(0, island.epoch, island.tree_number, (report,))), 1)
 
 
 def test_a_controller_hears_the_first_host_for_all() -> None:
@@ -52,8 +50,6 @@ def test_a_controller_hears_the_first_host_for_all() -> None:
 
 def test_a_controller_hears_no_other_host() -> None:
     controller = running()
-    closed = [
-        command.peer for command in said(controller, 3, Heartbeat(ALL, 1)) if isinstance(command, Close)
-    ]
+    closed = [command.peer for command in said(controller, 3, Heartbeat(ALL, 1)) if isinstance(command, Close)]
     assert closed == [3]
     assert controller.members(0) == ((0, 3), (4, HOSTS))

@@ -87,9 +87,7 @@ class Slices:
         self.sim = Simulation(setup, policy=Fifo, profile=profile("seaway"), faults=faults, times=times)
         self.client: SimClient = self.sim.client("a")
         self.ended: list[e.RunEnded] = []
-        self.client.on_effect = lambda effect: (
-            self.ended.append(effect) if isinstance(effect, e.RunEnded) else None
-        )
+        self.client.on_effect = lambda effect: self.ended.append(effect) if isinstance(effect, e.RunEnded) else None
         self.programs = [self.register(f"slice {number}", 7) for number in range(6)]
         self.island = self.sim.islands[0]
 

@@ -45,9 +45,8 @@ def test_moves_between_slices_that_share_devices_take_the_same_time(seed: int) -
 def on_the_last_device(fidelity: Any) -> list[tuple[str, int]]:
     """What a client of 64 hosts hears of a program that runs on one device, and when."""
     sim = Simulation(
-        load("B", hosts=64, devices_per_host=4), profile=profile("seaway"), fidelity=fidelity,
-        config=Config(fanout=3),
-    )  # fmt: skip
+        load("B", hosts=64, devices_per_host=4), profile=profile("seaway"), fidelity=fidelity, config=Config(fanout=3)
+    )
     sim.about_code = lambda key: f"what is known of {key}".encode()
     client = sim.client("c")
     heard: list[tuple[str, int]] = []

@@ -118,9 +118,7 @@ class Caller:
     def twice(self, state: int) -> Any:
         """A view of a view."""
         drawn = self.drawn
-        first = yield from self.view(
-            drawn.rows, drawn.whole, *[(state, each) for each in range(drawn.devices)]
-        )
+        first = yield from self.view(drawn.rows, drawn.whole, *[(state, each) for each in range(drawn.devices)])
         second = yield from self.view(drawn.row, drawn.part(0), (first, 0))
         got = yield from self.run(2, second)
         return (yield from self.read(state, second, got, first))
@@ -200,9 +198,7 @@ def played(seed: int, fidelity: Any, hosts: int = 0, spoilt: bool = False) -> di
     sim.run(until=sim.now + 5 * MS)  # contents that nobody waits for
     known = ("hosts", "ends")
     tables = {
-        table: [
-            {name: value for name, value in row.items() if name not in known} for row in sim.trace.rows(table)
-        ]
+        table: [{name: value for name, value in row.items() if name not in known} for row in sim.trace.rows(table)]
         for table in ("gangs", "transfers", "runs")
     }
     return {

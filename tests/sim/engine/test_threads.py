@@ -60,12 +60,8 @@ def test_a_held_lane_takes_nothing_until_it_is_released() -> None:
 
 
 @given(
-    swarms=st.lists(
-        st.tuples(st.integers(1, 9), st.lists(st.integers(1, 60), min_size=1, max_size=12)), max_size=3
-    ),
-    events=st.lists(
-        st.tuples(st.integers(1, 80), st.integers(0, 9), st.integers(0, 6)), min_size=1, max_size=6
-    ),
+    swarms=st.lists(st.tuples(st.integers(1, 9), st.lists(st.integers(1, 60), min_size=1, max_size=12)), max_size=3),
+    events=st.lists(st.tuples(st.integers(1, 80), st.integers(0, 9), st.integers(0, 6)), min_size=1, max_size=6),
 )
 def test_a_swarm_takes_as_long_as_its_items_one_by_one(
     swarms: list[tuple[int, list[int]]], events: list[tuple[int, int, int]]
@@ -146,9 +142,7 @@ def test_what_is_recanted_takes_no_time_and_what_had_arrived_before_takes_as_lon
 
 
 @given(
-    swarms=st.lists(
-        st.tuples(st.integers(1, 9), st.lists(st.integers(1, 60), min_size=1, max_size=12)), max_size=3
-    ),
+    swarms=st.lists(st.tuples(st.integers(1, 9), st.lists(st.integers(1, 60), min_size=1, max_size=12)), max_size=3),
     events=st.lists(st.tuples(st.integers(1, 80), st.integers(0, 9), st.integers(0, 6)), max_size=6),
     when=st.integers(1, 90),
 )

@@ -33,9 +33,7 @@ PLAIN = Chip(
     name="plain", peak_flops=1, hbm_bytes=1, hbm_bandwidth=1, clock_hz=1, torus_dims=2, pcie_bandwidth=1,
     pcie_latency=1, ici_bandwidth=2_000_000_000, ici_latency=LATENCY,  # two bytes a nanosecond
 )  # fmt: skip
-TWIN = msgspec.structs.replace(
-    PLAIN, name="twin", devices_per_chip=2, core_bandwidth=200_000_000_000, core_latency=1
-)
+TWIN = msgspec.structs.replace(PLAIN, name="twin", devices_per_chip=2, core_bandwidth=200_000_000_000, core_latency=1)
 KINDS: list[Kind] = ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute"]
 FAST, SLOW = Fraction(2), Fraction(1)  # bytes a nanosecond
 
@@ -47,9 +45,7 @@ def torus(*dims: int, wraps: bool | tuple[bool, ...] = True, block: tuple[int, .
     return Island(name="t", hosts=hosts, devices_per_host=prod(block), torus=dims, wraps=each, block=block)
 
 
-def time(
-    kind: Kind, nbytes: int, island: Island, of: Chip = PLAIN, place: Place | None = None, **more: object
-) -> int:
+def time(kind: Kind, nbytes: int, island: Island, of: Chip = PLAIN, place: Place | None = None, **more: object) -> int:
     collective = msgspec.convert({"kind": kind, "nbytes": nbytes, **more}, Collective)
     return collective_time(collective, place or island.whole, island, of)
 
@@ -79,9 +75,7 @@ def test_all_axes_of_a_torus_work_at_once(dims: tuple[int, ...], wraps: bool) ->
 
 @pytest.mark.parametrize("sizes", [(2, 3), (2, 16), (8, 4), (3, 3)])
 @pytest.mark.parametrize("speeds", [(1, 1), (1, 4), (8, 1)])
-def test_the_split_between_two_axes_is_the_best_there_is(
-    sizes: tuple[int, int], speeds: tuple[int, int]
-) -> None:
+def test_the_split_between_two_axes_is_the_best_there_is(sizes: tuple[int, int], speeds: tuple[int, int]) -> None:
     """A fraction f takes the first axis first, the rest the second."""
     (m, n), (slow, fast) = sizes, speeds
     found = ici.gather(m * n * 1000, (Axis("line", m, slow * 1e9, 0), Axis("line", n, fast * 1e9, 0)))
@@ -291,9 +285,7 @@ def test_scattered_members_take_as_long_as_their_longest_way() -> None:
     assert found == (Axis("ring", 8, PLAIN.ici_bandwidth / 2, 2 * LATENCY),)  # a diagonal: two hops a step
     between_chips = axes_of(corners, AxisGroup(((8, 1),)), torus(8, 8, wraps=False), TWIN)
     assert between_chips[0].latency == LATENCY * (7 + 3 + 7 + 3) / 8  # down, across, and both ways back
-    assert time("all-gather", SHARE, island, place=corners) > time(
-        "all-gather", SHARE, island, place=line(0, 0, 8)
-    )
+    assert time("all-gather", SHARE, island, place=corners) > time("all-gather", SHARE, island, place=line(0, 0, 8))
 
 
 def test_the_links_of_the_island_override_those_of_the_chip() -> None:
@@ -419,9 +411,7 @@ def test_more_bytes_or_slower_links_never_make_it_shorter(
 def test_links_that_wrap_never_make_it_longer(data: st.DataObject, kind: Kind, nbytes: int) -> None:
     island, place = data.draw(slices())
     open_ = msgspec.structs.replace(island, wraps=(False,) * len(island.torus))
-    assume(
-        place.grids == Place(1, place.grids[:1]).grids
-    )  # one block: it would not cross the edge of an open torus
+    assume(place.grids == Place(1, place.grids[:1]).grids)  # one block: it would not cross the edge of an open torus
     assert time(kind, nbytes, island, place=place) <= time(kind, nbytes, open_, place=place)
 
 
@@ -456,9 +446,7 @@ def test_a_slice_in_many_pieces_is_priced_by_its_members() -> None:
     assert how(island, place=place, levels=((5, 1),)) == "line of 5"
 
 
-@pytest.mark.parametrize(
-    "what", [{"hosts": 25_000}, {"hosts": 250_000}, {"devices_per_host": 8, "hosts": 12_500}]
-)
+@pytest.mark.parametrize("what", [{"hosts": 25_000}, {"hosts": 250_000}, {"devices_per_host": 8, "hosts": 12_500}])
 def test_a_price_does_not_look_at_every_device(what: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     def looked(*_: object) -> None:
         raise AssertionError("looked at every device")

@@ -15,12 +15,7 @@ from sim.hardware.profiles import COSTS, OPTIONAL, PAUSES, Profile, profile, pro
 def test_there_is_a_profile_of_the_paper_and_one_of_seaway() -> None:
     assert list(profiles()) == ["paper", "seaway"]
     paper, seaway = profile("paper"), profile("seaway")
-    assert (paper.status, paper.fanout, seaway.status, seaway.fanout) == (
-        "fitted",
-        "flat",
-        "measured",
-        "tree",
-    )
+    assert (paper.status, paper.fanout, seaway.status, seaway.fanout) == ("fitted", "flat", "measured", "tree")
     assert not seaway.fitted
     with pytest.raises(Impossible, match="no profile 'papper'; nearest: 'paper'"):
         profile("papper")
@@ -72,12 +67,7 @@ def test_a_users_own_profile_can_be_read(tmp_path: Path) -> None:
     quick = profile(file)
     assert quick == profile(str(file))
     assert (quick.name, quick.fanout, quick.status) == ("quick", 8, "measured")
-    assert (quick.send, quick.step, quick.send_byte_ps, quick.receive) == (
-        5000,
-        700,
-        10,
-        profile("paper").receive,
-    )
+    assert (quick.send, quick.step, quick.send_byte_ps, quick.receive) == (5000, 700, 10, profile("paper").receive)
     assert (quick.sources["send"], quick.sources["step"]) == (f"stated in {file}", "perf")
     assert quick.fitted.keys() == {"receive", "client_call"}
     assert pickle.loads(pickle.dumps(quick)) == quick

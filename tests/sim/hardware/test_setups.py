@@ -66,14 +66,10 @@ def test_a_v3_device_is_a_core() -> None:
     assert (v3.devices_per_chip, v3.hbm_bytes, v3.peak_flops) == (2, 16 * GIB, 61_500_000_000_000)
     assert v3.peak_flops * v3.pod == pytest.approx(126e15, rel=1e-3)
     assert v3.hbm_bandwidth * 2 == 900_000_000_000
-    assert v3.ici_bandwidth * 4 * 1024 == pytest.approx(
-        340e12, rel=0.02
-    )  # what the docs call all-reduce bandwidth
+    assert v3.ici_bandwidth * 4 * 1024 == pytest.approx(340e12, rel=0.02)  # what the docs call all-reduce bandwidth
 
 
-@pytest.mark.parametrize(
-    ("name", "both_ways"), [("v5e", 400e9), ("v5p", 1200e9), ("v6e", 800e9), ("7x", 1200e9)]
-)
+@pytest.mark.parametrize(("name", "both_ways"), [("v5e", 400e9), ("v5p", 1200e9), ("v6e", 800e9), ("7x", 1200e9)])
 def test_links_give_the_bandwidth_of_a_chip(name: str, both_ways: float) -> None:
     one = chips.chip(name)
     assert one.ici_bandwidth * 2 * one.torus_dims * 2 == both_ways
@@ -81,9 +77,7 @@ def test_links_give_the_bandwidth_of_a_chip(name: str, both_ways: float) -> None
 
 def test_the_table_in_the_docs_equals_the_files() -> None:
     lines = (EXAMPLE.parents[1] / "hardware.md").read_text(encoding="utf-8").splitlines()
-    rows = {
-        cells[1]: cells[2:-1] for line in lines if len(cells := [c.strip() for c in line.split("|")]) == 13
-    }
+    rows = {cells[1]: cells[2:-1] for line in lines if len(cells := [c.strip() for c in line.split("|")]) == 13}
     for name in (*TPUS, "h100"):
         one, machine = chips.chip(name), chips.generation(name).machine
         figures: list[str | float] = [
@@ -141,9 +135,7 @@ def test_the_named_slices_are_those_on_sale(
     assert (island.devices, island.hosts, chips_of(setup)) == (devices, hosts, torus)
     assert island.wraps == (wrapped,) * len(torus)
     assert island.memory == setup.chips[0].hbm_bytes
-    assert (
-        island.host_memory == setup.machine.host_memory == chips.generation(island.kind).machine.host_memory
-    )
+    assert island.host_memory == setup.machine.host_memory == chips.generation(island.kind).machine.host_memory
     assert island.kind == setup.chips[0].name
 
 
@@ -202,9 +194,7 @@ def test_the_number_of_islands_can_be_changed() -> None:
 def test_figures_can_be_changed() -> None:
     setup = load("A", dcn={"latency": "50 us"}, machine={"cores": 8}, chip={"v3": {"ici_latency": "2 us"}})
     assert (setup.dcn.latency, setup.cluster.dcn_latency, setup.machine.cores) == (50_000, 50_000, 8)
-    assert setup.chips[0] == msgspec.structs.replace(
-        chips.chip("v3"), ici_latency=2000, sources=setup.chips[0].sources
-    )
+    assert setup.chips[0] == msgspec.structs.replace(chips.chip("v3"), ici_latency=2000, sources=setup.chips[0].sources)
     sources = {(of, key): source for of, key, _, source in setup.figures()}
     assert sources["tpu-v3", "ici_latency"] == sources["tpu-v3 host", "cores"] == "stated in cluster 'A'"
     assert "Cloud TPU docs" in sources["tpu-v3", "hbm_bytes"]
@@ -235,7 +225,7 @@ def test_figures_can_be_changed() -> None:
         ({"chip": {"mine": {"peak_flops": 1}}}, "lacks hbm_bytes, .* or say which chip it is `like`"),
         ({"kind": "v33"}, "no chip 'v33'; nearest: 'v3'"),
     ],
-)  # fmt: skip
+)
 def test_impossible_changes_are_refused_with_the_remedy(changes: dict[str, object], text: str) -> None:
     with pytest.raises(Impossible, match=text):
         load("A", **changes)
@@ -277,7 +267,7 @@ def test_the_example_in_the_docs_can_be_read() -> None:
         ("[chip]\nv4 = 3\n[[island]]\nhosts = 1", "`v4` is a table"),
         ("[chip.x]\nlike = 'v44'\n[[island]]\nhosts = 1", "no chip 'v44'; nearest: 'v4'"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_in_a_file_name_the_file_and_the_table(text: str, expected: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(text)
@@ -296,9 +286,7 @@ def test_the_islands_of_a_file_cannot_be_counted_by_an_option() -> None:
 
 
 def test_a_table_in_cores_format_is_a_set_up_too() -> None:
-    setup = load(
-        {"island": [{"name": "i", "count": 2, "hosts": 3, "devices_per_host": 2}], "dcn_latency": 7000}
-    )
+    setup = load({"island": [{"name": "i", "count": 2, "hosts": 3, "devices_per_host": 2}], "dcn_latency": 7000})
     assert (setup.cluster.devices, setup.chips[0].name, setup.cluster.dcn_latency) == (12, "cpu", 7000)
     assert setup.cluster.islands[0].torus == ()
 

@@ -29,9 +29,7 @@ class Sent(NamedTuple):
 
 
 def cluster() -> Cluster:
-    islands = [
-        {"name": f"i{number}", "kind": "cpu", "hosts": 4, "devices_per_host": 1} for number in range(2)
-    ]
+    islands = [{"name": f"i{number}", "kind": "cpu", "hosts": 4, "devices_per_host": 1} for number in range(2)]
     return load({"name": "two", "island": islands}).cluster
 
 

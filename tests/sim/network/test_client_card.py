@@ -45,9 +45,7 @@ def test_a_transfer_that_is_over_is_forgotten() -> None:
     assert card.wait(1, 1, 10, now=0) == 0
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 50), st.lists(st.integers(1, 20), min_size=1, max_size=5)), max_size=8)
-)
+@given(st.lists(st.tuples(st.integers(0, 50), st.lists(st.integers(1, 20), min_size=1, max_size=5)), max_size=8))
 def test_what_comes_in_time_keeps_to_the_bandwidth(transfers: list[tuple[int, list[int]]]) -> None:
     """(pause before it begins, how long each host's contents take): no two pass at the same time, none waits idly."""
     card, now, passages = ClientCard(), 0, []

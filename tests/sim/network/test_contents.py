@@ -37,10 +37,7 @@ def test_a_host_sends_as_fast_as_its_card() -> None:
 
 
 def test_a_host_sends_to_its_neighbour_over_the_links_that_face_it() -> None:
-    one = {
-        "name": "one",
-        "island": [{"name": "i0", "kind": "v3", "hosts": 8, "torus": [4, 16], "block": [2, 4]}],
-    }
+    one = {"name": "one", "island": [{"name": "i0", "kind": "v3", "hosts": 8, "torus": [4, 16], "block": [2, 4]}]}
     assert took(800_000_000, one, "i0") == pytest.approx(800e6 / (2 * LINK), rel=0.02)
 
 

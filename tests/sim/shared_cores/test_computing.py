@@ -35,9 +35,7 @@ class Rig:
         self.ended: list[int] = []
 
     def run(self, takes: Takes) -> None:
-        self.computing.run(
-            dict.fromkeys(range(self.hosts), 1), takes, lambda: self.ended.append(self.clock.now)
-        )
+        self.computing.run(dict.fromkeys(range(self.hosts), 1), takes, lambda: self.ended.append(self.clock.now))
 
     def busy(self, each: int) -> None:
         """Another process on these cores that works for `each` nanoseconds, again and again."""
@@ -55,12 +53,8 @@ class Rig:
         return ended
 
 
-@given(
-    st.integers(1, 10**6), st.integers(0, 10**6), st.integers(1, 4)
-)  # fmt: skip
-def test_where_there_are_cores_for_all_it_takes_what_it_takes_on_however_many(
-    own: int, links: int, hosts: int
-) -> None:
+@given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(1, 4))
+def test_where_there_are_cores_for_all_it_takes_what_it_takes_on_however_many(own: int, links: int, hosts: int) -> None:
     rig = Rig(64, hosts)
     rig.run(Takes(own, links))
     assert rig.lasted() == own + links

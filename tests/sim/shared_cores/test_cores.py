@@ -66,9 +66,7 @@ def test_two_processes_on_one_core_take_turns_and_their_time_adds_up() -> None:
         other.put((0, number), 10, f"other {number}")
         one.put((0, number), 10, f"one {number}")
     clock.run(until=1000)
-    assert log == [
-        (10, "one 0"), (25, "other 0"), (40, "one 1"), (55, "other 1"), (70, "one 2"), (85, "other 2"),
-    ]  # fmt: skip
+    assert log == [(10, "one 0"), (25, "other 0"), (40, "one 1"), (55, "other 1"), (70, "one 2"), (85, "other 2")]
 
 
 @pytest.mark.parametrize("number", [2, 3, 100])
@@ -100,9 +98,7 @@ def test_a_dead_process_wants_no_core_and_finishes_only_its_current_item() -> No
 
 @given(
     number=st.integers(1, 4),
-    asks=st.lists(
-        st.tuples(st.integers(0, 40), st.integers(0, 5), st.integers(1, 9)), min_size=1, max_size=25
-    ),
+    asks=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5), st.integers(1, 9)), min_size=1, max_size=25),
 )
 def test_cores_are_given_first_come_first_served(number: int, asks: list[tuple[int, int, int]]) -> None:
     """Compared with: in order of (time, process, number), each begins when the first core is free."""
@@ -141,9 +137,7 @@ def test_a_swarm_waits_for_cores_one_by_one() -> None:
 # --- simulations ------------------------------------------------------------------------------------------------
 
 
-def simulation(
-    *shared: dict[str, object], islands: int = 1, faults: tuple[Fault, ...] = (), **how: Any
-) -> Simulation:
+def simulation(*shared: dict[str, object], islands: int = 1, faults: tuple[Fault, ...] = (), **how: Any) -> Simulation:
     cores = {"machine": {"cores": how.pop("cores")}} if "cores" in how else {}
     setup = load("B", hosts=4, devices_per_host=4, islands=islands, shared=list(shared), **cores)
     return Simulation(setup, policy=Fifo, profile=profile("seaway"), faults=faults, times=QUICK, **how)
@@ -173,9 +167,7 @@ TOGETHER = {"controller": True, "clients": True}
 
 def test_controller_and_clients_on_one_core_are_slower_than_on_many() -> None:
     plain = time_of_runs(simulation(), clients=6)
-    one, two, many = (
-        time_of_runs(simulation({**TOGETHER, "cores": cores}), clients=6) for cores in (1, 2, 64)
-    )
+    one, two, many = (time_of_runs(simulation({**TOGETHER, "cores": cores}), clients=6) for cores in (1, 2, 64))
     assert one > two > many == plain
 
 
@@ -268,9 +260,7 @@ def test_the_controller_receives_heartbeats_at_the_same_time() -> None:
     """Decisions that the controller makes because time has passed, it makes when a message arrives."""
     heard: dict[Any, set[tuple[int, int]]] = {"exact": set(), "cohort": set()}
     for fidelity, beats in heard.items():
-        sim = Simulation(
-            load("B", hosts=4, devices_per_host=2, islands=2), profile=profile("paper"), fidelity=fidelity
-        )
+        sim = Simulation(load("B", hosts=4, devices_per_host=2, islands=2), profile=profile("paper"), fidelity=fidelity)
         machine: Any = sim.controller_process.machine
 
         def listen(event: Any, now: int, handle: Any = machine.handle, beats: Any = beats) -> Any:
@@ -358,7 +348,7 @@ def test_clients_without_a_named_machine_can_be_placed(tmp_path: Path) -> None:
         ([3], r"\[\[shared\]\] 0 is no table"),
         ({"hosts": [1]}, r"`shared` is a list of tables; write \[\[shared\]\]"),
     ],
-)  # fmt: skip
+)
 def test_invalid_machines_are_refused_with_the_remedy(shared: Any, text: str) -> None:
     with pytest.raises(Impossible, match=text):
         load("C", shared=shared)

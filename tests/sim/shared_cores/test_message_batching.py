@@ -128,9 +128,7 @@ def test_a_python_process_never_works_longer_than_time_passes_however_many_cores
 
 
 def test_what_is_said_while_the_sender_cannot_write_leaves_together() -> None:
-    play = OneClient(
-        simulation(hosts=2, how=costs(step=5_000), one_process=["controller", "clients"]), calls=200
-    )
+    play = OneClient(simulation(hosts=2, how=costs(step=5_000), one_process=["controller", "clients"]), calls=200)
     by_link: dict[tuple[int, int], list[int]] = {}
     for _, sender, receiver, number in play.wires:
         if number:
@@ -211,9 +209,7 @@ def test_a_thread_that_computes_its_gangs_enqueues_nothing_meanwhile(inline: boo
     with sw.simulate(table, profile=costs(), progress=False) as session:
         cost = Kernel("long", 50 * MS, inline=inline)
         steps = [
-            sw.pmap(
-                lambda x: x + 1, devices=sw.slice(devices=1, exclusive=True), cost=cost, name=f"long {at}"
-            )
+            sw.pmap(lambda x: x + 1, devices=sw.slice(devices=1, exclusive=True), cost=cost, name=f"long {at}")
             for at in range(2)
         ]
         for x in [step(np.zeros(1, np.float32)) for step in steps]:
@@ -268,9 +264,7 @@ def test_contents_in_a_call_cost_the_enqueueing_thread_once_for_each_host() -> N
 
 def test_bytes_of_contents_cost_both_ends() -> None:
     """Two chunks of a megabyte, from a client to a host."""
-    table = _table(
-        8, profile={"like": "seaway", "costs": {"transfer_chunk": "10 us", "transfer_byte_ps": 1000}}
-    )
+    table = _table(8, profile={"like": "seaway", "costs": {"transfer_chunk": "10 us", "transfer_byte_ps": 1000}})
     with sw.simulate(table, progress=False) as session:
         x = sw.put(np.zeros(2 << 20, np.uint8), devices=sw.slice(devices=1))
         x.block_until_ready()

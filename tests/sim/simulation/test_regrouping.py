@@ -54,11 +54,7 @@ def test_what_comes_after_a_crash_takes_the_same_time_on_more_hosts(hosts: int) 
 def simulation(*faults: Fault, devices: int = 16) -> Simulation:
     """An island of 4 hosts on which a client always has gangs under way, and begins anew when some are lost."""
     sim = Simulation(
-        load("B", hosts=4, devices_per_host=4),
-        policy=Fifo,
-        profile=profile("seaway"),
-        faults=faults,
-        times=QUICK,
+        load("B", hosts=4, devices_per_host=4), policy=Fifo, profile=profile("seaway"), faults=faults, times=QUICK
     )
     client = sim.client("a")
     program = client.call(lambda c, now: c.register(chain(1, devices), now))
@@ -140,9 +136,7 @@ def test_hosts_are_together_until_a_gang_comes_that_is_to_fail() -> None:
 
 def test_a_gang_that_is_to_fail_may_come_when_hosts_are_together_again() -> None:
     """The fault falls due while gangs of that name are known, but none is under way."""
-    sim = simulation(
-        Fault(50 * MS, "cut", 2, duration=MS), Fault(60 * MS, "fail_gang", 2, name="of another program")
-    )
+    sim = simulation(Fault(50 * MS, "cut", 2, duration=MS), Fault(60 * MS, "fail_gang", 2, name="of another program"))
     sim.run(until=150 * MS)
     assert list(sim.islands) == [0]
     assert sim.islands[0].history is not None

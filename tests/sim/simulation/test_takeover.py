@@ -51,10 +51,7 @@ def test_any_checkpoint_will_do(seed: int) -> None:
 @pytest.mark.parametrize(
     ("seed", "after"),
     [
-        (
-            1079,
-            40,
-        ),  # reports of an island wait for their turn at the controller, while one of its devices is lost
+        (1079, 40),  # reports of an island wait for their turn at the controller, while one of its devices is lost
         (5019, 10),  # a gang that is no collective is under way at a checkpoint
         (3255, 40),  # a checkpoint was made between a report and when the controller heard it
     ],
@@ -82,9 +79,7 @@ def test_any_checkpoint_will_do_in_many_more_scenes(seed: int) -> None:
 
 def simulation(*faults: Fault) -> tuple[Simulation, Any]:
     """An island of 4 hosts on which a client always has four gangs under way."""
-    sim = Simulation(
-        load("B", hosts=4, devices_per_host=4), policy=Fifo, profile=profile("seaway"), faults=faults
-    )
+    sim = Simulation(load("B", hosts=4, devices_per_host=4), policy=Fifo, profile=profile("seaway"), faults=faults)
     client = sim.client("a")
     program = client.call(lambda c, now: c.register(chain(1, 16), now))
 
@@ -122,9 +117,7 @@ def orders_played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("at", [40, 160])
-def test_what_is_played_again_does_not_grow_with_what_was_before(
-    at: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_played_again_does_not_grow_with_what_was_before(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     played = orders_played(monkeypatch)
     sim, _ = simulation(Fault(at * MS, "crash_host", 2))
     sim.run(until=at * MS)
@@ -132,9 +125,7 @@ def test_what_is_played_again_does_not_grow_with_what_was_before(
     assert 0 < played[0] <= 4 * history.SPACING
 
 
-def test_what_is_played_again_does_not_grow_while_one_gang_is_under_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_played_again_does_not_grow_while_one_gang_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     played = orders_played(monkeypatch)
     monkeypatch.setattr(history, "MOST", 40)
     ended = []
@@ -151,9 +142,8 @@ def test_what_is_played_again_does_not_grow_while_one_gang_is_under_way(
 def beside_a_long_gang(*faults: Fault, fidelity: Any) -> Simulation:
     """Half of an island's hosts run one gang all the time, and the other half many."""
     sim = Simulation(
-        load("B", hosts=4, devices_per_host=4), policy=Fifo, profile=profile("seaway"), faults=faults,
-        fidelity=fidelity,
-    )  # fmt: skip
+        load("B", hosts=4, devices_per_host=4), policy=Fifo, profile=profile("seaway"), faults=faults, fidelity=fidelity
+    )
     client = sim.client("a")
     for name, cost in (("long", 10_000 * MS), ("short", MS // 10)):
         build = Build(name)

@@ -40,9 +40,7 @@ def type_of(state: SessionState, kind: int, dims: Iterable[int], sharding: Any) 
         raise invalid(f"{list(shape)} is not a shape that an array can have")
     spec = sharding_of(state, sharding)
     if not spec.fits(shape):
-        raise invalid(
-            f"an array of shape {list(shape)} cannot be cut into {list(spec.tiles.grid)} equal shards"
-        )
+        raise invalid(f"an array of shape {list(shape)} cannot be cut into {list(spec.tiles.grid)} equal shards")
     return ArrayType(kind, shape, spec)
 
 
@@ -62,15 +60,11 @@ def host_view(
     if not count:
         return np.empty(shape, dtype)
     if count * size > there:
-        raise invalid(
-            f"{count} elements of {name_of(kind)} are more than the {there} bytes of the host buffer"
-        )
+        raise invalid(f"{count} elements of {name_of(kind)} are more than the {there} bytes of the host buffer")
     if strides is None:
         return np.ndarray(shape, dtype, data)
     if any(stride <= 0 for dim, stride in zip(shape, strides, strict=True) if dim > 1):
-        raise invalid(
-            f"the strides {list(strides)} of a host buffer have to be positive: np.ascontiguousarray helps"
-        )
+        raise invalid(f"the strides {list(strides)} of a host buffer have to be positive: np.ascontiguousarray helps")
     reach = sum((dim - 1) * stride for dim, stride in zip(shape, strides, strict=True) if dim > 1) + size
     if reach > there:
         raise invalid(f"strides {list(strides)} reach {reach} bytes into a host buffer of {there} bytes")

@@ -77,9 +77,7 @@ def _shards(array_type: ArrayType, spec: Any, taken: dict[int, Any]) -> list[np.
         view = host_view(taken[buffer.host_buffer_handle], array_type.kind, shape, strides_of(buffer))
         for index in at.indices:
             if not 0 <= index < count or found[index] is not None:
-                raise invalid(
-                    f"shard {index} of an array of {count} shards does not exist, or is given twice"
-                )
+                raise invalid(f"shard {index} of an array of {count} shards does not exist, or is given twice")
             found[index] = view
     if any(each is None for each in found):
         raise invalid("not every shard of an array has contents")
@@ -117,8 +115,7 @@ def copy(state: SessionState, body: Any, reply: Reply) -> None:
         moved.append((ArrayType(value.type.kind, value.type.shape, target), value.ref))
     always = body.copy_semantics == ArrayCopySemantics.Value("ARRAY_COPY_SEMANTICS_ALWAYS_COPY")
     memory = [
-        _memory_of_copy(state, value, array_type, always)
-        for value, (array_type, _) in zip(values, moved, strict=True)
+        _memory_of_copy(state, value, array_type, always) for value, (array_type, _) in zip(values, moved, strict=True)
     ]
     refs = state.devices.copy(moved, always)
     made = [(array_type, ref, held) for (array_type, _), ref, held in zip(moved, refs, memory, strict=True)]

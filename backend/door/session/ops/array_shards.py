@@ -87,9 +87,7 @@ def remap(state: SessionState, body: Any, reply: Reply) -> None:
         raise invalid(f"{len(inputs)} arrays for a plan of {len(plan.input_specs)}")
     types = [type_of(state, spec.dtype.kind, spec.shape.dims, spec.sharding) for spec in plan.output_specs]
     shards = [_parts(state, value) for value in inputs]
-    filled: list[list[ArrayValue | None]] = [
-        [None] * len(array_type.sharding.devices) for array_type in types
-    ]
+    filled: list[list[ArrayValue | None]] = [[None] * len(array_type.sharding.devices) for array_type in types]
     for source, at, target, to in _relabelled(plan, types):
         try:
             filled[target][to] = (
@@ -125,9 +123,7 @@ def _relabelled(plan: Any, types: Sequence[ArrayType]) -> Iterable[tuple[int, in
             devices = types[output.out_array].sharding.devices
             for device in each.device_list.device_ids:
                 if device not in devices:
-                    raise invalid(
-                        f"the plan of a remap names device {device}, which the result does not have"
-                    )
+                    raise invalid(f"the plan of a remap names device {device}, which the result does not have")
                 yield each.in_array, -1, output.out_array, devices.index(device)
 
 
@@ -143,11 +139,7 @@ def _mapped(mapping: Any, count: int) -> Iterable[tuple[int, int, int, int]]:
         zip(mapping.to_start, mapping.to_end, mapping.to_step, strict=False), strict=False,
     )  # fmt: skip
     for taken, given in spans:
-        if (
-            min(taken[0], given[0]) < 0
-            or min(taken[2], given[2]) < 1
-            or max(taken[1], given[1]) > MOST_SHARDS
-        ):
+        if min(taken[0], given[0]) < 0 or min(taken[2], given[2]) < 1 or max(taken[1], given[1]) > MOST_SHARDS:
             raise invalid("the plan of a remap has an interval that makes no sense")
         for at, to in zip(range(*taken), range(*given), strict=False):
             if to >= count:
@@ -160,4 +152,4 @@ OPERATIONS = (
     Operation("disassemble_into_single_device_arrays_request", disassemble, lambda body: body.result_handles),
     Operation("fully_replicated_shard_request", fully_replicated_shard, lambda body: (body.result_handle,)),
     Operation("remap_arrays_request", remap, lambda body: body.result_handles),
-)  # fmt: skip
+)

@@ -55,9 +55,7 @@ def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
     if body.host_callbacks:
         raise unsupported("Python callbacks inside compiled programs do not work through this door")
     if options.type_name != OPTIONS:
-        raise unsupported(
-            f"compile options of type {options.type_name!r} are refused: only {OPTIONS} is known here"
-        )
+        raise unsupported(f"compile options of type {options.type_name!r} are refused: only {OPTIONS} is known here")
     limits = state.limits
     if len(program.data) > limits.program_bytes:
         raise StatusError(
@@ -251,9 +249,7 @@ def _arguments(
 def _check_argument(facts: CompiledFacts, index: int, array_type: ArrayType) -> None:
     devices, parameter = facts.devices, facts.parameters[index]
     if array_type.sharding.devices != devices:
-        raise invalid(
-            f"an argument of {facts.name} is on devices {array_type.sharding.devices}, not on {devices}"
-        )
+        raise invalid(f"an argument of {facts.name} is on devices {array_type.sharding.devices}, not on {devices}")
     if parameter is not None and (array_type.kind != parameter[0] or array_type.shape != parameter[1]):
         raise invalid(
             f"an argument of {facts.name} is {name_of(array_type.kind)}{list(array_type.shape)}, not "
@@ -308,9 +304,7 @@ OPERATIONS = (
     Operation("loaded_executable_is_deleted_request", is_deleted),
     Operation("loaded_executable_delete_request", delete),
     Operation("loaded_executable_destruct_request", destruct),
-    Operation(
-        "loaded_executable_execute_request", execute, lambda body: body.result_array_handle, executes=True
-    ),
+    Operation("loaded_executable_execute_request", execute, lambda body: body.result_array_handle, executes=True),
     Operation("loaded_executable_fetch_execute_result_request", fetch_execute_result),
 )
 

@@ -59,9 +59,7 @@ def _fetched(
     reply.answer("copy_to_host_buffer_response")
 
 
-def _as_bytes(
-    contents: np.ndarray[Any, Any], kind: int, strides: tuple[int, ...] | None
-) -> bytes | memoryview:
+def _as_bytes(contents: np.ndarray[Any, Any], kind: int, strides: tuple[int, ...] | None) -> bytes | memoryview:
     if kind == STRING:
         strings = [str(each).encode() for each in contents.reshape(-1)]
         return bytes(StringArrayContents(strings=strings).SerializeToString())
@@ -79,9 +77,7 @@ def _strided(contents: np.ndarray[Any, Any], kind: int, strides: tuple[int, ...]
     turned = np.ascontiguousarray(contents.transpose(order))
     long = [at for at, dim in enumerate(order) if contents.shape[dim] > 1]
     if turned.size and any(turned.strides[at] != strides[order[at]] for at in long):
-        raise unsupported(
-            f"an array of {name_of(kind)}{list(contents.shape)} is not read with gaps: {list(strides)}"
-        )
+        raise unsupported(f"an array of {name_of(kind)}{list(contents.shape)} is not read with gaps: {list(strides)}")
     return turned
 
 

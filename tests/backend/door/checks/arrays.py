@@ -110,9 +110,7 @@ def a_thousand_small_puts() -> None:
 
 @check
 def ready_when_it_was_waited_for() -> None:
-    x = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda _, y: jnp.tanh(y @ y), x))(
-        np.eye(64, dtype=np.float32)
-    )
+    x = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda _, y: jnp.tanh(y @ y), x))(np.eye(64, dtype=np.float32))
     assert jax.block_until_ready(x) is x
     assert REMOTE or x.is_ready()  # the client asks the door each time, and says "not yet" meanwhile
     tree = {"a": x + 1, "b": [x * 2, np.float32(1)]}

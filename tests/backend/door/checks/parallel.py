@@ -32,11 +32,7 @@ def collectives() -> None:
     same(mapped(lambda x: lax.ppermute(x, "x", turned), P("x")), np.roll(blocks, 1, 0).reshape(x.shape))
     same(mapped(lambda x: lax.axis_index("x")[None], P("x")), np.arange(count, dtype=np.int32))
     scattered = jax.shard_map(
-        lambda x: lax.psum_scatter(x, "x", tiled=True),
-        mesh=mesh,
-        in_specs=P(),
-        out_specs=P("x"),
-        check_vma=False,
+        lambda x: lax.psum_scatter(x, "x", tiled=True), mesh=mesh, in_specs=P(), out_specs=P("x"), check_vma=False
     )
     same(jax.jit(scattered)(numbers(count, 2)), numbers(count, 2) * count)
     swapped = jax.shard_map(
@@ -67,9 +63,7 @@ def collectives_on_a_permuted_grid() -> None:
     count = len(jax.devices())
     mesh = grid(np.random.default_rng(5).permutation(count))
     x = numbers(count, 4)
-    f = jax.shard_map(
-        lambda x: lax.psum(x.sum(0), ("x", "y")), mesh=mesh, in_specs=P(("x", "y")), out_specs=P()
-    )
+    f = jax.shard_map(lambda x: lax.psum(x.sum(0), ("x", "y")), mesh=mesh, in_specs=P(("x", "y")), out_specs=P())
     same(jax.jit(f)(jax.device_put(x, on(mesh, ("x", "y")))), x.sum(0))
     rows = jax.shard_map(lambda x: lax.pmean(x, "y"), mesh=mesh, in_specs=P("x", "y"), out_specs=P("x"))
     close(jax.jit(rows)(x), x.reshape(count, 2, 2).mean(1))
@@ -77,10 +71,7 @@ def collectives_on_a_permuted_grid() -> None:
         lambda x: lax.scan(lambda c, _: (lax.pmean(c, "x") + 1, None), x, None, length=4)[0],
         mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False,
     )  # fmt: skip
-    close(
-        jax.jit(loop)(x),
-        np.broadcast_to(x.reshape(-1, 2, 4).mean(0) + 4, (count // 2, 2, 4)).reshape(x.shape),
-    )
+    close(jax.jit(loop)(x), np.broadcast_to(x.reshape(-1, 2, 4).mean(0) + 4, (count // 2, 2, 4)).reshape(x.shape))
 
 
 @check
@@ -102,9 +93,7 @@ def random_numbers_on_meshes() -> None:
 def two_programs_in_turns() -> None:
     """One on a mesh with a collective, one on a device, with nothing read in between."""
     mesh = line()
-    total = jax.jit(
-        jax.shard_map(lambda x: x + lax.psum(x, "x") * 0 + 1, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
-    )
+    total = jax.jit(jax.shard_map(lambda x: x + lax.psum(x, "x") * 0 + 1, mesh=mesh, in_specs=P("x"), out_specs=P("x")))
     single = jax.jit(lambda x: x * 1 + 2)
     x, y = jax.device_put(numbers(16), on(mesh, "x")), jnp.zeros(3)
     for _ in range(100):

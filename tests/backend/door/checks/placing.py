@@ -24,16 +24,7 @@ def _shardings(compiled: bool = False) -> Iterator[NamedSharding]:
     orders.append(np.random.default_rng(7).permutation(count))
     for order in (orders[0], orders[-1]) if compiled else orders:
         mesh = grid(order)
-        for spec in (
-            (),
-            ("x",),
-            ("y",),
-            (None, "x"),
-            ("x", "y"),
-            ("y", "x"),
-            (("x", "y"),),
-            (None, ("y", "x")),
-        ):
+        for spec in ((), ("x",), ("y",), (None, "x"), ("x", "y"), ("y", "x"), (("x", "y"),), (None, ("y", "x"))):
             yield on(mesh, *spec)
     swapped = Mesh(np.array(jax.devices()).reshape(-1, 2).T, ("x", "y"))
     yield on(swapped, "x", "y")
@@ -119,9 +110,7 @@ def copied_from_device_to_device() -> None:
 @check
 def made_of_arrays_of_single_devices() -> None:
     x, sharding = _matrix(), on(grid(), "y", "x")
-    parts = [
-        jax.device_put(x[index], device) for device, index in sharding.devices_indices_map(x.shape).items()
-    ]
+    parts = [jax.device_put(x[index], device) for device, index in sharding.devices_indices_map(x.shape).items()]
     whole = jax.make_array_from_single_device_arrays(x.shape, sharding, parts)
     same(whole, x)
     same(jax.jit(lambda x: x.T)(whole), x.T)

@@ -24,12 +24,8 @@ def _exhausting(x: Any) -> Any:
 def errors_of_tracing_stay_as_they_are() -> None:
     x = jnp.ones((2, 3))
     assert "dot_general" in str(error_of(lambda: x @ x))
-    assert isinstance(
-        error_of(lambda: jax.jit(lambda x: x if x > 0 else -x)(1.0)), jax.errors.ConcretizationTypeError
-    )
-    assert "divide the shape" in (
-        text := str(error_of(lambda: jax.device_put(numbers(3), on(line(), "x"))))
-    ), text
+    assert isinstance(error_of(lambda: jax.jit(lambda x: x if x > 0 else -x)(1.0)), jax.errors.ConcretizationTypeError)
+    assert "divide the shape" in (text := str(error_of(lambda: jax.device_put(numbers(3), on(line(), "x"))))), text
 
 
 @check

@@ -30,10 +30,7 @@ def on_all_devices() -> None:
     mesh = grid()
     x, y = numbers(16, 8), numbers(8, 4)
     f = jax.jit(lambda x, y: jnp.tanh(x @ y / 1000).sum())
-    close(
-        f(jax.device_put(x, on(mesh, "x", "y")), jax.device_put(y, on(mesh, "y"))),
-        np.tanh(x @ y / 1000).sum(),
-    )
+    close(f(jax.device_put(x, on(mesh, "x", "y")), jax.device_put(y, on(mesh, "y"))), np.tanh(x @ y / 1000).sum())
     step = jax.jit(lambda x: x + 1)
     z = jax.device_put(x, on(mesh, "x"))
     for _ in range(20):
@@ -104,9 +101,7 @@ def fifty_and_five_hundred_arguments() -> None:
         f = jax.jit(lambda xs: [x + 1 for x in xs])
         for _ in range(3):
             xs = f(xs)
-        assert [float(x[0]) for x in xs[:: count // 10]] == [
-            each + 3.0 for each in range(0, count, count // 10)
-        ]
+        assert [float(x[0]) for x in xs[:: count // 10]] == [each + 3.0 for each in range(0, count, count // 10)]
         same(jax.jit(lambda xs: sum(xs))(xs), np.full(3, sum(range(count)) + 3 * count, np.float32))
     x = jnp.float32(2)
     same(jax.jit(lambda *xs: sum(xs))(*[x] * 50), np.float32(100))  # one array, fifty times

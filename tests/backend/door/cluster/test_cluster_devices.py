@@ -75,9 +75,7 @@ def test_an_array_is_fetched_once_for_all_who_read_its_shards(rig: ClusterRig) -
     (get,) = rig.calls()
     contents = np.arange(8192).reshape(128, 64)
     rig.brings(get.request, contents)
-    assert [each[0].tolist() for each in told] == [
-        contents[at : at + 32].tolist() for at in range(0, 128, 32)
-    ]
+    assert [each[0].tolist() for each in told] == [contents[at : at + 32].tolist() for at in range(0, 128, 32)]
     fetched(rig, rig.devices.shards(x)[0])
     assert len(rig.calls()) == 1  # contents are not kept for ever
 
@@ -192,11 +190,7 @@ def test_a_program_that_takes_another_time_than_was_said_is_registered_anew(rig:
 
 
 def test_two_programs_of_one_name_have_steps_of_their_own_by_which_each_is_priced(rig: ClusterRig) -> None:
-    assert [rig.programs._step_of("step", code) for code in ("c0de", "f00d", "c0de")] == [
-        "step",
-        "step.2",
-        "step",
-    ]
+    assert [rig.programs._step_of("step", code) for code in ("c0de", "f00d", "c0de")] == ["step", "step.2", "step"]
     first, second = rig.executable(), rig.executable(step="step.2")
     rig.programs.priced({"step": (9, 3_000_000), "step.2": (9, 8_000_000)})
     assert [each.ir.computations[0].cost for each in (first, second)] == [3_000_000, 8_000_000]
@@ -221,9 +215,7 @@ def test_a_call_says_for_which_runs_the_program_had_waited_and_how_long_it_then_
     assert rig.calls()[0].waited == ()
 
 
-def test_a_program_that_calls_meanwhile_does_not_wait_and_contents_that_are_there_are_no_wait(
-    rig: ClusterRig,
-) -> None:
+def test_a_program_that_calls_meanwhile_does_not_wait_and_contents_that_are_there_are_no_wait(rig: ClusterRig) -> None:
     step, told = rig.executable(), Told()
     x = rig.large()
     (first,) = rig.run(step, x)
@@ -248,9 +240,7 @@ def test_a_program_that_calls_meanwhile_does_not_wait_and_contents_that_are_ther
         ("timeout", "DEADLINE_EXCEEDED"), ("cancelled", "CANCELLED"), ("host-lost", "DATA_LOSS"),
     ],
 )  # fmt: skip
-def test_a_failed_run_spoils_its_results_with_the_code_of_its_blame(
-    rig: ClusterRig, code: str, status: str
-) -> None:
+def test_a_failed_run_spoils_its_results_with_the_code_of_its_blame(rig: ClusterRig, code: str, status: str) -> None:
     step = rig.executable()
     (y,) = rig.run(step, rig.large())
     run = rig.calls()[1].run
@@ -364,9 +354,7 @@ def test_whoever_reads_more_than_a_few_shards_gets_the_whole_array(
     assert {each[0].shape for each in told} == {(32, 64)}
 
 
-def test_devices_that_have_the_same_shard_read_the_same(
-    rig: ClusterRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_devices_that_have_the_same_shard_read_the_same(rig: ClusterRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two columns, each on two devices."""
     monkeypatch.setattr(cluster_answers, "SAVED", 0)
     halves = Tiles((1, 2), ((2, 0),), (4,), (0,))

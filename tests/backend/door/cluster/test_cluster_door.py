@@ -135,9 +135,7 @@ def test_all_checks_pass_on_a_cluster(served: Served) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_examples_lose_on_a_cluster_what_they_lose_here(
-    name: str, served: Served, tmp_path: Path
-) -> None:
+def test_the_examples_lose_on_a_cluster_what_they_lose_here(name: str, served: Served, tmp_path: Path) -> None:
     """Sums over two hosts are made in another order than in one process: the last digits may differ."""
     path = str(EXAMPLES / name)
     here = output(python(path, env=local(DEVICES), folder=tmp_path))
@@ -179,22 +177,16 @@ def test_clients_are_seen_by_name_with_their_functions_and_leave_nothing_when_th
         assert re.findall(r"^\d+ +(\S+) +2 +[1-9]", table(status), re.MULTILINE) == names
         figures = read(metrics)
         for what in ("runs", "programs"):
-            found = re.findall(
-                rf'^seaway_client_{what}{{client="\d+",name="(.+)"}} \d', figures, re.MULTILINE
-            )
+            found = re.findall(rf'^seaway_client_{what}{{client="\d+",name="(.+)"}} \d', figures, re.MULTILINE)
             assert found == names
         with sw.connect(f"grpc://{served.cluster.address}") as operator:
             trace = operator.trace
         first.send_signal(signal.SIGINT)
         first.wait(PATIENCE)
-        until(
-            lambda: len(served.cluster.status()["clients"]) == 1, "an interrupted program is still a client"
-        )
+        until(lambda: len(served.cluster.status()["clients"]) == 1, "an interrupted program is still a client")
     for rows, column in ((trace.runs(), "program"), (trace.gangs(), "step")):
         who = rows[rows[column] == "train_step"]["client"].astype(str)
-        assert {each.partition(" (")[0] for each in who} == set(
-            names
-        )  # earlier sessions had these names, too
+        assert {each.partition(" (")[0] for each in who} == set(names)  # earlier sessions had these names, too
     until(lambda: is_empty(served), "programs that were ended left something in the controller")
 
 

@@ -91,9 +91,7 @@ class Watched(NamedTuple):
     before: dict[str, int]
 
     def is_as_before(self) -> None:
-        until(
-            lambda: held(self.cluster) == self.before, lambda: f"{held(self.cluster)}, before: {self.before}"
-        )
+        until(lambda: held(self.cluster) == self.before, lambda: f"{held(self.cluster)}, before: {self.before}")
 
 
 @pytest.fixture(scope="module")

@@ -72,7 +72,7 @@ def test_a_question_to_hosts_ends_when_the_session_is_over_and_none_begins_after
         async def asked() -> None:
             rig.programs.begin(
                 rig.programs.ask(StableHLOCode(b"", b"", "platform"), "devices", (0,)), answers.append, answers.append
-            )  # fmt: skip
+            )
             for _ in range(5):
                 await asyncio.sleep(0)
 
@@ -255,10 +255,7 @@ def test_a_door_forgets_code_with_the_last_session_that_has_it() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (
-            CallError("no room", grpc.StatusCode.RESOURCE_EXHAUSTED),
-            "did not take the program's code: no room",
-        ),
+        (CallError("no room", grpc.StatusCode.RESOURCE_EXHAUSTED), "did not take the program's code: no room"),
         (KeyError("what"), "the session could not be opened: KeyError: 'what'"),
     ],
 )

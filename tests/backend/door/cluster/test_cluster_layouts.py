@@ -37,10 +37,7 @@ def core_boxes(array_type: ArrayType) -> list[tuple[slice, ...]]:
     layout = Layout(array_type.shape, "float32", line(0, 0, count), sharding.mesh or (count,), Sharding(dims))
     shards = Shards(layout)
     return [
-        tuple(
-            slice(at * size, (at + 1) * size)
-            for at, size in zip(shards.shard_of(device), shards.size, strict=True)
-        )
+        tuple(slice(at * size, (at + 1) * size) for at, size in zip(shards.shard_of(device), shards.size, strict=True))
         for device in range(count)
     ]
 

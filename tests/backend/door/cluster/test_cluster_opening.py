@@ -63,10 +63,7 @@ def test_devices_that_only_take_time_are_no_devices_for_jax(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (
-            {"devices": 5},
-            "--devices 5: the devices of a session are on one island, and there are 4 on island 'i0'",
-        ),
+        ({"devices": 5}, "--devices 5: the devices of a session are on one island, and there are 4 on island 'i0'"),
         ({"island": "west"}, "--island west: the cluster has no such island; there are 4 on island 'i0'"),
     ],
 )

@@ -192,9 +192,7 @@ class Recorded:
 
     def asked(self) -> Counter[str]:
         """The log is written twice a second."""
-        return Counter(
-            COUNTED[type(call)] for calls in self._calls() for call in calls if type(call) in COUNTED
-        )
+        return Counter(COUNTED[type(call)] for calls in self._calls() for call in calls if type(call) in COUNTED)
 
     def messages(self) -> int:
         """Those of clients that have a view, which may be one of several."""

@@ -28,9 +28,7 @@ def rig() -> ClusterRig:
 
 
 def rows(devices: tuple[int, ...] = ALL) -> ArrayType:
-    return ArrayType(
-        F32, (32 * len(devices), 64), ShardSpec(devices, Tiles((len(devices), 1), (), (4,), (0,)))
-    )
+    return ArrayType(F32, (32 * len(devices), 64), ShardSpec(devices, Tiles((len(devices), 1), (), (4,), (0,))))
 
 
 def parts(rig: ClusterRig, *, small: bool = False) -> list[Any]:
@@ -234,9 +232,7 @@ def test_a_view_has_the_shards_that_it_names(cut: Tiles, other: Tiles, order: li
     x = rig.put(whole, devices=ALL, tiles=cut)
     shards = shards_of(rig, x)
     shape, spec = x.type.shard_shape, ShardSpec(tuple(order), other)
-    target = ArrayType(
-        F32, tuple(a * b for a, b in zip(shape, (other.grid or (1, 1))[:2], strict=True)), spec
-    )
+    target = ArrayType(F32, tuple(a * b for a, b in zip(shape, (other.grid or (1, 1))[:2], strict=True)), spec)
     found = sources_of(target, [shards[device] for device in order])
     assert found is not None
     for device, source in zip(order, found, strict=True):

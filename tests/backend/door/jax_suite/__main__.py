@@ -26,13 +26,9 @@ def folder(version: str = jax.__version__) -> Path:
     """The folder with the tests of this version of JAX, as the variable JAX_TESTS names it."""
     given = os.environ.get("JAX_TESTS", "")
     if not given:
-        raise Unusable(
-            "JAX_TESTS names no folder: it must have JAX's files *_test.py of the installed version"
-        )
+        raise Unusable("JAX_TESTS names no folder: it must have JAX's files *_test.py of the installed version")
     found = Path(given).resolve()
-    fitting = [
-        each for each in found.glob("*/") if version == each.name or version.startswith(f"{each.name}.")
-    ]
+    fitting = [each for each in found.glob("*/") if version == each.name or version.startswith(f"{each.name}.")]
     found = max([found, *fitting], key=lambda each: len(each.parts))
     if not any(found.glob("*_test.py")):
         raise Unusable(f"JAX_TESTS={given}: no files *_test.py there, nor in a folder {version}")
@@ -68,24 +64,19 @@ def main(words: Sequence[str]) -> int:
         "--first", type=int, default=0, help="how many tests are left out before the first (%(default)s)"
     )
     parser.add_argument("--jobs", type=int, default=2, help="files at a time (%(default)s)")
-    parser.add_argument(
-        "--out", type=Path, help="append each outcome to this file at once, as a line of JSON"
-    )
+    parser.add_argument("--out", type=Path, help="append each outcome to this file at once, as a line of JSON")
     parser.add_argument("--cluster", action="store_true", help="a cluster of two hosts is behind the door")
     chosen = parser.parse_args(words)
     try:
         there = folder()
         paths = sorted(there.glob("*_test.py"))
         if unknown := set(chosen.names) - {path.name for path in paths}:
-            raise Unusable(
-                f"{there} has no {sorted(unknown)[0]}; it has {', '.join(path.name for path in paths)}"
-            )
+            raise Unusable(f"{there} has no {sorted(unknown)[0]}; it has {', '.join(path.name for path in paths)}")
         paths = [path for path in paths if not chosen.names or path.name in chosen.names]
         judged, lock = [], threading.Lock()
         with ThreadPoolExecutor(chosen.jobs) as pool:
             started = [
-                pool.submit(run, path, chosen.every, chosen.out, lock, chosen.cluster, chosen.first)
-                for path in paths
+                pool.submit(run, path, chosen.every, chosen.out, lock, chosen.cluster, chosen.first) for path in paths
             ]
             for each in started:
                 judged.append(each.result())

@@ -117,9 +117,7 @@ def report(all_of_them: Sequence[Judged], groups: Mapping[str, Group]) -> list[s
     reasons = Counter(group for each in all_of_them for group in each.expected.values())
     said += [f"expected, {count:4}  {name}: {groups[name].why}" for name, count in reasons.most_common()]
     for each in all_of_them:
-        said += [
-            f"unexpected: {each.file}::{one.test}: {one.kind}: {brief(one.text)}" for one in each.unexpected
-        ]
+        said += [f"unexpected: {each.file}::{one.test}: {one.kind}: {brief(one.text)}" for one in each.unexpected]
         said += [f"idle: {pattern}: these tests pass; take it from the list" for pattern in each.idle]
     return said
 

@@ -15,13 +15,7 @@ from google.protobuf import descriptor_pb2
 
 from backend import xla
 from backend.door.protocol import ifrt_messages
-from backend.door.protocol.ifrt_messages import (
-    AttributeMapProto,
-    DTypeProto,
-    IfrtRequest,
-    InitResponse,
-    RemapPlanProto,
-)
+from backend.door.protocol.ifrt_messages import AttributeMapProto, DTypeProto, IfrtRequest, InitResponse, RemapPlanProto
 
 from ..wheel_descriptors import wheel_files
 
@@ -50,21 +44,14 @@ def _facts(holder: Any, scope: str, messages: Any) -> Iterator[tuple[str, Any]]:
         for field in message.field:
             packed = field.options.packed if field.options.HasField("packed") else None
             oneof = message.oneof_decl[field.oneof_index].name if field.HasField("oneof_index") else None
-            yield (
-                f"{name}.{field.name}",
-                (field.number, field.type, field.type_name, field.label, packed, oneof),
-            )
+            yield (f"{name}.{field.name}", (field.number, field.type, field.type_name, field.label, packed, oneof))
         yield from _facts(message, name, message.nested_type)
 
 
 def compiled(folder: Path) -> list[Any]:
     """The folder's .proto files, as protoc compiles them."""
     out = folder / "again.binpb"
-    command = [
-        f"-I{folder}",
-        f"--descriptor_set_out={out}",
-        *sorted(path.name for path in folder.glob("*.proto")),
-    ]
+    command = [f"-I{folder}", f"--descriptor_set_out={out}", *sorted(path.name for path in folder.glob("*.proto"))]
     subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *command], check=True)
     return list(descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file)
 
@@ -94,11 +81,7 @@ def test_all_that_is_written_here_is_so_in_the_installed_wheel(protos: Path) -> 
         ("ifrt_proxy", "fixed64 future_handle = 1", "fixed64 future_handle = 2"),
         ("ifrt_proxy", "fixed64 future_handle = 1", "uint64 future_handle = 1"),
         ("ifrt_proxy", "fixed64 future_handle = 1", "repeated fixed64 future_handle = 1"),
-        (
-            "ifrt_proxy",
-            "repeated fixed64 value_handles = 1 [packed = false]",
-            "repeated fixed64 value_handles = 1",
-        ),
+        ("ifrt_proxy", "repeated fixed64 value_handles = 1 [packed = false]", "repeated fixed64 value_handles = 1"),
         ("ifrt", "KIND_F32 = 11", "KIND_F32 = 41"),
     ],
 )
@@ -142,10 +125,7 @@ def test_messages_go_there_and_back() -> None:
     attributes.attributes["slice_index"].int64_value = 3
     device = InitResponse.Device(id=1, attributes=attributes)
     assert (
-        InitResponse.Device.FromString(device.SerializeToString())
-        .attributes.attributes["slice_index"]
-        .int64_value
-        == 3
+        InitResponse.Device.FromString(device.SerializeToString()).attributes.attributes["slice_index"].int64_value == 3
     )
     assert not device.HasField("default_memory_id")
     assert DTypeProto(kind=DTypeProto.KIND_F32).kind == 11

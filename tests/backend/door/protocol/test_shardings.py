@@ -10,15 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.door.protocol.ifrt_messages import ConcreteEvenShardingProto, HloShardingProto, OpSharding
-from backend.door.protocol.ifrt_shardings import (
-    ShardingError,
-    ShardSpec,
-    Tiles,
-    op_sharding,
-    read,
-    tiles_of,
-    write,
-)
+from backend.door.protocol.ifrt_shardings import ShardingError, ShardSpec, Tiles, op_sharding, read, tiles_of, write
 
 from ..session_rig import named, replicated, single, tiled
 
@@ -91,7 +83,7 @@ def test_parts_of_a_sum_are_not_replicas() -> None:
         (tiled([2], [0, 1], type=OpSharding.MAXIMAL), "of type MAXIMAL are not known"),
         (named("OpaqueSharding", HloShardingProto()), "'xla::ifrt::OpaqueSharding' are not known here"),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_is_refused_with_what_is_wrong(sharding: Any, says: str) -> None:
     with pytest.raises(ShardingError) as raised:
         read(sharding, 4)

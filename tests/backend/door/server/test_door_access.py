@@ -55,30 +55,25 @@ WRONG: dict[str, tuple[dict[str, str | None], str]] = {
         {"token-file": "token-file"},
         "refused our credentials: the token is wrong or missing. Give --token-file",
     ),
-    "no token": (
-        {"token-file": None}, "refused our credentials: the token is wrong or missing. Give --token-file"
-    ),
+    "no token": ({"token-file": None}, "refused our credentials: the token is wrong or missing. Give --token-file"),
     "another CA": ({"ca": "ca"}, "certificate verify failed"),
     "a certificate of another CA": (
-        {"cert": "cert", "key": "key"}, "--ca, --cert and --key name certificates of the cluster's CA"
+        {"cert": "cert", "key": "key"},
+        "--ca, --cert and --key name certificates of the cluster's CA",
     ),
     "no certificates": (
         {"ca": None, "cert": None, "key": None},
         "--ca, --cert and --key name certificates of the cluster's CA",
     ),
     "no key": ({"key": None}, "mutual TLS needs a CA, a certificate and a key; key is missing"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
 def refusals(protected: Protected) -> dict[str, Refused]:
     """What becomes of each door that does not start."""
     door = ["door", "--connect", protected.cluster.address, "--wait", "1"]
-    return dict(
-        zip(
-            WRONG, refused([[*door, *protected.options(**wrong)] for wrong, _ in WRONG.values()]), strict=True
-        )
-    )
+    return dict(zip(WRONG, refused([[*door, *protected.options(**wrong)] for wrong, _ in WRONG.values()]), strict=True))
 
 
 def test_a_program_computes_through_tls_with_the_token(protected: Protected) -> None:

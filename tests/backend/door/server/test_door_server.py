@@ -98,9 +98,7 @@ async def test_grpcs_own_client_has_a_session_and_buffers_on_two_connections(add
         )
         asked = GrpcHostBufferLookupRequest(session_id=session_id, handle=3)
         read = buffers.unary_stream(SERVICE + "HostBufferLookup")(asked.SerializeToString())
-        assert (
-            b"".join([GrpcHostBufferLookupResponse.FromString(part).data async for part in read]) == contents
-        )
+        assert b"".join([GrpcHostBufferLookupResponse.FromString(part).data async for part in read]) == contents
         await call.done_writing()
         assert await call.read() is grpc.aio.EOF
         assert await call.code() == grpc.StatusCode.OK
@@ -222,9 +220,7 @@ async def test_the_socket_is_its_users_only(tmp_path: Path) -> None:
         assert stat.S_IMODE((tmp_path / "door.sock").stat().st_mode) == 0o600
 
 
-async def test_another_user_is_refused_though_it_could_connect(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_user_is_refused_though_it_could_connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with door(f"unix:{tmp_path}/door.sock") as (server, made):
         uid = os.getuid()
         monkeypatch.setattr(os, "getuid", lambda: uid + 1)

@@ -24,14 +24,7 @@ from backend.door.protocol.ifrt_messages import (
     IfrtResponse,
 )
 from backend.door.server import ifrt_service
-from backend.door.server.ifrt_service import (
-    PIECE,
-    SERVICE,
-    SESSION_METADATA,
-    Sessions,
-    TransportLimits,
-    agreed_version,
-)
+from backend.door.server.ifrt_service import PIECE, SERVICE, SESSION_METADATA, Sessions, TransportLimits, agreed_version
 from backend.door.session.session_port import SessionLink, SessionPort, Version
 from backend.door.transport import http2
 from backend.door.transport.grpc_calls import RpcRefused
@@ -178,9 +171,7 @@ def test_a_session_may_end_itself_and_hears_nothing_more(house: House) -> None:
     house.session.link.resume()
 
 
-def test_a_session_that_fails_is_ended_with_the_reason(
-    house: House, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_session_that_fails_is_ended_with_the_reason(house: House, caplog: pytest.LogCaptureFixture) -> None:
     house.control.send(house.stream, framed(b"\xff\xff"))  # the minimal session does not catch it
     assert house.control.result(house.stream).status == 13
     assert [name for name, _ in house.session.log] == ["ended"]
@@ -198,9 +189,8 @@ def test_a_session_that_cannot_be_opened_is_refused_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "text"),
-    [(None, "no metadata"), (b"\xff\xff", "cannot be read"), (b"", "protocol version 0")],
-)  # fmt: skip
+    ("shown", "text"), [(None, "no metadata"), (b"\xff\xff", "cannot be read"), (b"", "protocol version 0")]
+)
 def test_a_session_without_what_it_needs_is_refused(house: House, shown: bytes | None, text: str) -> None:
     metadata = {} if shown is None else {SESSION_METADATA: shown}
     result = house.control.result(house.control.call(SERVICE + "IfrtSession", metadata=metadata))
@@ -252,17 +242,15 @@ def test_a_buffer_comes_whole_however_it_is_cut(data: bytes, piece: int) -> None
 @pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, 3 * PIECE + 5])
 def test_a_buffer_is_read_in_pieces_then_forgotten(house: House, size: int) -> None:
     house.session.buffers[4] = bytes(range(256)) * (size // 256) + bytes(size % 256)
-    messages, status, _ = house.buffers.ask(
-        "HostBufferLookup", GrpcHostBufferLookupRequest(session_id=1, handle=4)
-    )
+    messages, status, _ = house.buffers.ask("HostBufferLookup", GrpcHostBufferLookupRequest(session_id=1, handle=4))
     assert status == 0
     pieces = [GrpcHostBufferLookupResponse.FromString(message).data for message in messages]
     assert b"".join(pieces) == house.session.buffers[4]
     assert all(len(part) == PIECE for part in pieces[:-1])
     assert len(pieces) >= 1
-    assert house.buffers.ask(
-        "HostBufferDelete", GrpcHostBufferDeleteRequest(session_id=1, handle=4)
-    ) == Result([b""], 0)
+    assert house.buffers.ask("HostBufferDelete", GrpcHostBufferDeleteRequest(session_id=1, handle=4)) == Result(
+        [b""], 0
+    )
     assert house.session.buffers == {}
 
 
@@ -278,9 +266,7 @@ def test_what_windows_hold_back_is_read_as_they_open(house: House) -> None:
 
 
 def test_a_buffer_that_does_not_exist_is_not_found(house: House) -> None:
-    status, text = house.buffers.ask(
-        "HostBufferLookup", GrpcHostBufferLookupRequest(session_id=1, handle=77)
-    )[1:]
+    status, text = house.buffers.ask("HostBufferLookup", GrpcHostBufferLookupRequest(session_id=1, handle=77))[1:]
     assert (status, text) == (5, "there is no host buffer 77")
 
 
@@ -368,10 +354,7 @@ def test_one_message_is_needed_that_can_be_read(house: House, method: str) -> No
     assert house.buffers.result(house.buffers.call(SERVICE + method, b"\xff\xff")).status == 3
 
 
-@given(
-    st.sampled_from(["GetVersion", "IfrtSession", "HostBufferStore", "HostBufferLookup"]),
-    st.binary(max_size=80),
-)
+@given(st.sampled_from(["GetVersion", "IfrtSession", "HostBufferStore", "HostBufferLookup"]), st.binary(max_size=80))
 def test_nothing_in_metadata_or_messages_raises(method: str, data: bytes) -> None:
     house = House()
     metadata = {SESSION_METADATA: data, ifrt_service.STORE_METADATA: data}

@@ -29,14 +29,8 @@ from ..session_rig import F32, SessionRig, replicated, single, tiled
 # --- views on host buffers ---------------------------------------------------------------------------------
 
 
-@given(
-    st.lists(st.integers(0, 4), max_size=4),
-    st.randoms(use_true_random=False),
-    st.sampled_from(sorted(DTYPES)),
-)
-def test_any_dense_order_of_dimensions_is_read_as_it_was_written(
-    shape: list[int], random: Any, kind: int
-) -> None:
+@given(st.lists(st.integers(0, 4), max_size=4), st.randoms(use_true_random=False), st.sampled_from(sorted(DTYPES)))
+def test_any_dense_order_of_dimensions_is_read_as_it_was_written(shape: list[int], random: Any, kind: int) -> None:
     dtype = dtype_of(kind)
     assert dtype is not None
     order = random.sample(range(len(shape)), len(shape))
@@ -158,23 +152,11 @@ def test_shards_come_in_any_order_and_one_buffer_may_be_several() -> None:
     ("buffers", "kind", "says"),
     [
         ([(1, (2,), [0])], F32, "not every shard of an array has contents"),
-        (
-            [(1, (2,), [0]), (2, (2,), [0])],
-            F32,
-            "shard 0 of an array of 2 shards does not exist, or is given twice",
-        ),
+        ([(1, (2,), [0]), (2, (2,), [0])], F32, "shard 0 of an array of 2 shards does not exist, or is given twice"),
         ([(1, (2,), [0]), (2, (2,), [2])], F32, "shard 2 of an array of 2 shards does not exist"),
         ([(1, (2,), [0]), (2, (2,), [-1])], F32, "shard -1 of an array of 2 shards does not exist"),
-        (
-            [(1, (1,), [0]), (2, (2,), [1])],
-            F32,
-            "a shard of f32[1] is none of an array whose shards are f32[2]",
-        ),
-        (
-            [(1, (2,), [0]), (2, (2,), [1])],
-            12,
-            "a shard of f64[2] is none of an array whose shards are f32[2]",
-        ),
+        ([(1, (1,), [0]), (2, (2,), [1])], F32, "a shard of f32[1] is none of an array whose shards are f32[2]"),
+        ([(1, (2,), [0]), (2, (2,), [1])], 12, "a shard of f64[2] is none of an array whose shards are f32[2]"),
     ],
 )
 def test_shards_that_do_not_make_the_array_are_refused(buffers: Any, kind: int, says: str) -> None:
@@ -197,9 +179,7 @@ def test_arrays_of_one_device_are_put_together_in_the_shardings_order() -> None:
 
 
 def assemble(rig: SessionRig, sharding: Any, shape: Any, **fields: Any) -> int:
-    return rig.ask(
-        "assemble_array_from_single_device_arrays", sharding=sharding, shape=ShapeProto(**shape), **fields
-    )
+    return rig.ask("assemble_array_from_single_device_arrays", sharding=sharding, shape=ShapeProto(**shape), **fields)
 
 
 @pytest.mark.parametrize(
@@ -293,9 +273,7 @@ def test_plans_that_make_no_sense_are_refused(plan: Any, says: str) -> None:
 
 def test_copies_are_shard_for_shard() -> None:
     rig = two_shards()
-    assert (
-        rig.status(rig.ask("copy_arrays", array_handles=[1], device_ids=[3, 2], result_handles=[5])) == "ok"
-    )
+    assert rig.status(rig.ask("copy_arrays", array_handles=[1], device_ids=[3, 2], result_handles=[5])) == "ok"
     rig.ask("copy_arrays", array_handles=[1], device_ids=[0, 1], result_handles=[6], copy_semantics=1)
     assert rig.devices.log[-2:] == ["copy [4] to [3, 2]", "copy [4] to [0, 1] always"]
 
@@ -330,10 +308,7 @@ def test_contents_are_read_in_the_order_that_strides_ask_for() -> None:
     assert found is not None
     assert np.frombuffer(found, np.float32).tolist() == [0, 3, 1, 4, 2, 5]
     gaps = rig.ask(
-        "copy_to_host_buffer",
-        array_handle=1,
-        host_buffer_handle=8,
-        byte_strides=ByteStrides(strides=[100, 8]),
+        "copy_to_host_buffer", array_handle=1, host_buffer_handle=8, byte_strides=ByteStrides(strides=[100, 8])
     )
     assert "is not read with gaps" in rig.status(gaps)
 

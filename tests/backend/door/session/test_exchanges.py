@@ -56,9 +56,7 @@ def a_scalar_in_a_loop(rig: SessionRig) -> None:
     rig.array(1, (1, 2))
     executable = rig.compile()
     rig.ask("loaded_executable_metadata", loaded_executable_handle=executable)
-    first = (
-        rig.answer(rig.execute(executable, [1])).loaded_executable_execute_response.outputs[0].array_handle
-    )
+    first = rig.answer(rig.execute(executable, [1])).loaded_executable_execute_response.outputs[0].array_handle
     rig.execute(executable, [first], [2])
     rig.ask("destruct_array", array_handle=[1, first])
     rig.execute(executable, [2], [3])

@@ -45,10 +45,7 @@ def test_an_error_of_cost_analysis_is_in_the_body_where_clients_look_for_it() ->
     found = rig.answer(asked).loaded_executable_cost_analysis_response
     assert (found.WhichOneof("result"), found.status.message) == ("status", "no costs")
     text = rig.ask("loaded_executable_human_readable_program_text", loaded_executable_handle=executable)
-    assert (
-        rig.answer(text).loaded_executable_human_readable_program_text_response.human_readable_program_text
-        == "text"
-    )
+    assert rig.answer(text).loaded_executable_human_readable_program_text_response.human_readable_program_text == "text"
 
 
 def test_an_executable_that_is_destructed_is_unloaded() -> None:
@@ -73,10 +70,7 @@ def test_a_program_that_does_not_compile_says_why() -> None:
     ("change", "says"),
     [
         ({"program__type_name": "xla::ifrt::CustomCallProgram"}, "colocated Python would run pickled code"),
-        (
-            {"program__type_name": "xla::ifrt::PluginProgram"},
-            "which this door does not have. jax.device_put reshards",
-        ),
+        ({"program__type_name": "xla::ifrt::PluginProgram"}, "which this door does not have. jax.device_put reshards"),
         ({"program__type_name": "xla::ifrt::IfrtIRProgram"}, "MPMD programs are not implemented"),
         ({"program__type_name": "xla::ifrt::OtherProgram"}, "only xla::ifrt::XlaProgram is known here"),
         ({"host_callbacks": [b"f"]}, "Python callbacks inside compiled programs do not work"),

@@ -59,10 +59,7 @@ def test_without_devices_each_request_is_answered_with_the_reason() -> None:
     second = rig.ask("init")
     for op in (first, second):
         status = rig.answer(op).response_metadata.status
-        assert (status.code, status.message) == (
-            StatusCode.INVALID_ARGUMENT,
-            "16 devices are more than there are",
-        )
+        assert (status.code, status.message) == (StatusCode.INVALID_ARGUMENT, "16 devices are more than there are")
 
 
 def test_a_client_that_goes_before_it_has_devices_lets_go_of_them() -> None:

@@ -163,10 +163,7 @@ def test_bytes_are_those_of_all_shards() -> None:
 
 
 @given(
-    st.lists(
-        st.tuples(st.sampled_from(("take", "split", "share", "drop", "release")), st.integers(0, 7)),
-        max_size=60,
-    )
+    st.lists(st.tuples(st.sampled_from(("take", "split", "share", "drop", "release")), st.integers(0, 7)), max_size=60)
 )
 def test_what_is_used_is_what_live_allocations_have_each_once(steps: list[tuple[str, int]]) -> None:
     meter = MemoryMeter(1 << 20)

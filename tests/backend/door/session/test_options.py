@@ -67,10 +67,7 @@ def test_flags_of_speed_are_passed_on_and_unknown_ones_refused() -> None:
     [
         (lambda build: build.ClearField("device_assignment"), "no device assignment"),
         (lambda build: setattr(build, "num_partitions", 3), "1 replicas and 3 partitions"),
-        (
-            lambda build: setattr(build.device_assignment, "replica_count", 2),
-            "its device assignment has 2 and 2",
-        ),
+        (lambda build: setattr(build.device_assignment, "replica_count", 2), "its device assignment has 2 and 2"),
         (lambda build: build.device_assignment.computation_devices.add(), "does not have a device for each"),
         (lambda build: _set(build, 0, 4), "device 4 is not one of this session's: they are 0 to 3"),
         (lambda build: _set(build, 0, -1), "device -1 is not one"),

@@ -38,9 +38,7 @@ def test_answers_that_succeed_are_numbered_without_gaps_but_for_deletions() -> N
     rig.ask("destruct_array", array_handle=[99])
     rig.ask("check_value_ready", value_handles=[98])  # there is none
     rig.ask("check_value_ready", value_handles=[1])
-    future = rig.answer(
-        rig.ask("delete_array", array_handle=[1])
-    ).delete_array_response.deletion_future_handle
+    future = rig.answer(rig.ask("delete_array", array_handle=[1])).delete_array_response.deletion_future_handle
     rig.ask("check_future", future_handle=future)
     rig.ask("is_array_deleted", array_handle=1)
     assert rig.lines() == [
@@ -81,11 +79,7 @@ def test_requests_wait_behind_one_whose_host_buffer_has_not_come() -> None:
     waits, gone = rig.ask("check_value_ready", value_handles=[1]), rig.ask("destruct_array", array_handle=[1])
     assert [rig.status(each) for each in (made, waits, gone)] == ["-", "-", "-"]
     rig.session.store(1, b"\0" * 8)
-    assert rig.lines() == [
-        "1 make_array_from_host_buffer #0",
-        "2 check_value_ready #1",
-        "3 destruct_array #0",
-    ]
+    assert rig.lines() == ["1 make_array_from_host_buffer #0", "2 check_value_ready #1", "3 destruct_array #0"]
     assert not rig.session.state.arrays
     assert not len(rig.session.state.incoming)
 

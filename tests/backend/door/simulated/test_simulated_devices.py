@@ -83,15 +83,10 @@ def rig() -> SimulatedRig:
 
 def unreadable(told: Told) -> bool:
     (fault,) = told
-    return isinstance(fault, StatusError) and (fault.code, fault.text) == (
-        StatusCode.UNIMPLEMENTED,
-        UNREADABLE,
-    )
+    return isinstance(fault, StatusError) and (fault.code, fault.text) == (StatusCode.UNIMPLEMENTED, UNREADABLE)
 
 
-def test_results_have_no_contents_and_to_read_them_is_an_error_that_names_the_option(
-    rig: SimulatedRig,
-) -> None:
+def test_results_have_no_contents_and_to_read_them_is_an_error_that_names_the_option(rig: SimulatedRig) -> None:
     assert unreadable(rig.read(rig.run()))
     assert "--values compute" in UNREADABLE
     assert not any(isinstance(call, m.Get) for call in rig.cluster.calls())

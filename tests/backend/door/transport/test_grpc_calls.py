@@ -138,9 +138,7 @@ def test_a_message_that_cannot_be_is_refused(data: bytes, status: int, text: str
     result = rig.result(stream)
     assert result.status == status
     assert text in result.text
-    assert [name for name, _ in [entry for entry in rig.echoes[0].log if isinstance(entry, tuple)]] == [
-        "lost"
-    ]
+    assert [name for name, _ in [entry for entry in rig.echoes[0].log if isinstance(entry, tuple)]] == ["lost"]
 
 
 def test_a_client_that_resets_a_call_or_goes_loses_it() -> None:

@@ -221,9 +221,7 @@ def test_our_end_is_said_once_and_nothing_is_taken_afterwards() -> None:
     ("state", "step", "after"),
     [(state, step, TRANSITIONS.get((state, step))) for state in StreamState for step in Step],
 )
-def test_the_table_lets_data_pass_only_before_an_end(
-    state: StreamState, step: Step, after: StreamState | None
-) -> None:
+def test_the_table_lets_data_pass_only_before_an_end(state: StreamState, step: Step, after: StreamState | None) -> None:
     peer_sends = state in (StreamState.OPEN, StreamState.ENDING)
     we_send = state in (StreamState.OPEN, StreamState.HALF_CLOSED)
     ending = state in (StreamState.ENDING, StreamState.ENDING_HALF_CLOSED)
@@ -313,9 +311,7 @@ def test_more_streams_than_allowed_are_refused_one_by_one() -> None:
     server = begun(*(ask(2 * n + 1) for n in range(http2.STREAMS)))
     number = 2 * http2.STREAMS + 1
     assert server.receive(ask(number)) == []
-    assert list(said(server.outgoing())) == [
-        (frames.RST_STREAM, 0, number, frames.REFUSED_STREAM.to_bytes(4))
-    ]
+    assert list(said(server.outgoing())) == [(frames.RST_STREAM, 0, number, frames.REFUSED_STREAM.to_bytes(4))]
 
 
 def test_a_stream_that_sends_beyond_its_window_is_reset_and_a_connection_ended() -> None:

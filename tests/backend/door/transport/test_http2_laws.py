@@ -34,14 +34,10 @@ def frame_of_any_kind(draw: st.DrawFn) -> bytes:
 
 right = st.one_of(
     st.sampled_from([1, 3, 5, 7]).flatmap(lambda n: st.sampled_from([ask(n), ask(n, True)])),
-    st.tuples(st.sampled_from([1, 3, 5]), st.binary(max_size=40), st.booleans()).map(
-        lambda drawn: data(*drawn)
-    ),
+    st.tuples(st.sampled_from([1, 3, 5]), st.binary(max_size=40), st.booleans()).map(lambda drawn: data(*drawn)),
     st.just(frames.frame(frames.PING, 0, 0, b"12345678")),
 )
-peers = st.lists(st.one_of(right, right, frame_of_any_kind()), max_size=25).map(
-    lambda parts: BEGIN + b"".join(parts)
-)
+peers = st.lists(st.one_of(right, right, frame_of_any_kind()), max_size=25).map(lambda parts: BEGIN + b"".join(parts))
 hostile = st.one_of(st.binary(max_size=400), st.binary(max_size=400).map(lambda tail: BEGIN + tail), peers)
 
 
@@ -91,10 +87,7 @@ def test_nothing_that_a_peer_sends_raises_and_an_end_is_the_end(sent: bytes) -> 
     assert sum(9 + len(payload) for _, _, _, payload in said(outgoing)) == len(outgoing)
 
 
-@given(
-    st.binary(min_size=1, max_size=60),
-    st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=6),
-)
+@given(st.binary(min_size=1, max_size=60), st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=6))
 def test_a_true_clients_bytes_may_be_changed_anywhere(body: bytes, changes: list[tuple[int, int]]) -> None:
     wired = Wired()
     stream = wired.ask()
@@ -110,17 +103,13 @@ def test_a_true_clients_bytes_may_be_changed_anywhere(body: bytes, changes: list
 
 Step = tuple[str, int, int]
 steps = st.lists(
-    st.tuples(
-        st.sampled_from(["ask", "up", "down", "open", "end"]), st.integers(0, 3), st.integers(0, 30_000)
-    ),
+    st.tuples(st.sampled_from(["ask", "up", "down", "open", "end"]), st.integers(0, 3), st.integers(0, 30_000)),
     max_size=25,
 )
 
 
 @given(steps, st.integers(0, 40_000), st.integers(16384, 60_000))
-def test_all_that_is_sent_arrives_in_order_within_the_windows(
-    todo: list[Step], window: int, frame: int
-) -> None:
+def test_all_that_is_sent_arrives_in_order_within_the_windows(todo: list[Step], window: int, frame: int) -> None:
     """The client of another hand raises when a window is overrun, or a frame is not of the protocol."""
     play = Play(Wired(window, frame))
     for step in todo:
@@ -155,9 +144,7 @@ class Play:
         elif stream in self.ended:
             return
         elif what == "up":
-            part = bytes([which]) * min(
-                size, client.local_flow_control_window(stream), client.max_outbound_frame_size
-            )
+            part = bytes([which]) * min(size, client.local_flow_control_window(stream), client.max_outbound_frame_size)
             client.send_data(stream, part)
             self.asked[stream] += part
         elif what == "down":

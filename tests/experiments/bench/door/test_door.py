@@ -8,18 +8,8 @@ import pytest
 
 from experiments.bench.door import door
 
-LOCAL = {
-    "scalar call": 10.0,
-    "put to one device": 1000.0,
-    "read of one device": 2e6,
-    "compile six layers": 100.0,
-}
-THROUGH = {
-    "scalar call": 120.0,
-    "put to one device": 250.0,
-    "read of one device": 200.0,
-    "compile six layers": 110.0,
-}
+LOCAL = {"scalar call": 10.0, "put to one device": 1000.0, "read of one device": 2e6, "compile six layers": 100.0}
+THROUGH = {"scalar call": 120.0, "put to one device": 250.0, "read of one device": 200.0, "compile six layers": 110.0}
 
 
 def shown(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:

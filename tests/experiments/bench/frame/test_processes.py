@@ -38,10 +38,7 @@ def test_members_that_fall_silent_are_ended_long_before_the_bound() -> None:
 
 
 def test_what_a_world_says_last_or_why_it_does_not() -> None:
-    assert processes.answers(member, 2, {}, ["ends"], bound=BOUND) == [
-        {"rank": 0, "of": 2},
-        {"rank": 1, "of": 2},
-    ]
+    assert processes.answers(member, 2, {}, ["ends"], bound=BOUND) == [{"rank": 0, "of": 2}, {"rank": 1, "of": 2}]
     with pytest.raises(RuntimeError, match=r"(?s)process 0 of 1 .*ended with 3: .*this is why"):
         processes.answers(member, 1, {}, ["fails at once"], bound=BOUND)
 

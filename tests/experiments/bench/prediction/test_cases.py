@@ -7,16 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.bench.prediction.cases import (
-    CHAINS,
-    DURATIONS,
-    HOSTS,
-    KINDS,
-    PLATFORMS,
-    SIZES,
-    STAGES,
-    drawn,
-)
+from experiments.bench.prediction.cases import CHAINS, DURATIONS, HOSTS, KINDS, PLATFORMS, SIZES, STAGES, drawn
 from tests.laws import examples
 
 SEEDS = st.integers(0, 2**32)

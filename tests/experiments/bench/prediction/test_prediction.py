@@ -13,22 +13,10 @@ from hypothesis import strategies as st
 import seaway as sw
 from experiments.bench.prediction import freezing, prediction
 from experiments.bench.prediction.alone import Round, of_rounds
-from experiments.bench.prediction.cases import (
-    Case,
-    Work,
-    drawn,
-)
+from experiments.bench.prediction.cases import Case, Work, drawn
 from experiments.bench.prediction.measuring import Spell, together, used
 from experiments.bench.prediction.playing import Failed, Played, cluster_of, real
-from experiments.bench.prediction.programs import (
-    Taken,
-    alone_ns,
-    at_speed,
-    computation,
-    content,
-    kernel,
-    key_of,
-)
+from experiments.bench.prediction.programs import Taken, alone_ns, at_speed, computation, content, kernel, key_of
 from experiments.bench.prediction.table import Row, distribution, rows_of, spread_of, summary
 
 SEEDS = st.integers(0, 2**32)
@@ -98,9 +86,7 @@ def a_row(error: float, spread: float = 0.0, quantity: str = "throughput", kind:
 
 def test_a_row_is_the_median_of_the_repeats_with_its_signed_error_and_spread() -> None:
     measured = [{"throughput": 88.0}, {"throughput": 104.0}, {"throughput": 100.0}]
-    (row,), without = rows_of(
-        a_case(), {"throughput": 95.0}, measured, {"throughput": 95.0}, [110, 110, 110], 100
-    )
+    (row,), without = rows_of(a_case(), {"throughput": 95.0}, measured, {"throughput": 95.0}, [110, 110, 110], 100)
     assert row.measured == 100.0
     assert row.speed == pytest.approx(1.1)
     assert row.error == row.off == pytest.approx(-0.05)
@@ -122,9 +108,7 @@ def test_repeats_agree_if_they_do_unscaled_or_at_one_speed_of_the_machine() -> N
     references = [100, 200, 120]
     assert spread_of("hop", [10.0, 20.0, 12.0], references) == pytest.approx(0, abs=1e-9)
     assert spread_of("throughput", [12.0, 6.0, 10.0], references) == pytest.approx(0, abs=1e-9)
-    assert spread_of("hop", [10.0, 10.2, 10.1], references) == pytest.approx(0.1 / 10.1), (
-        "it waits for a clock"
-    )
+    assert spread_of("hop", [10.0, 10.2, 10.1], references) == pytest.approx(0.1 / 10.1), "it waits for a clock"
     assert spread_of("hop", [10.0, 14.0, 10.0], references) > 0.15
 
 
@@ -163,11 +147,7 @@ def test_the_aim_is_missed_by_the_median_and_by_the_95th_percentile() -> None:
 
 
 def test_errors_are_listed_by_kind_of_case() -> None:
-    rows = [
-        a_row(0.1),
-        a_row(0.3, quantity="latency p50 a"),
-        a_row(0.5, kind="pipeline", quantity="latency p50 b"),
-    ]
+    rows = [a_row(0.1), a_row(0.3, quantity="latency p50 a"), a_row(0.5, kind="pipeline", quantity="latency p50 b")]
     said = [text.split() for text in summary(rows).splitlines()]
     assert ["timed", "clients", "2", "20.0%", "29.0%", "+20.0%"] in said
 
@@ -177,9 +157,7 @@ def test_errors_are_listed_by_kind_of_case() -> None:
 
 def test_a_case_that_fails_is_reported_and_the_others_go_on() -> None:
     played = Played([{"share": 0.5}])
-    rows, why = prediction.compared(
-        a_case(), played, played, Failed("it was not done within 9 s: no word"), 1
-    )
+    rows, why = prediction.compared(a_case(), played, played, Failed("it was not done within 9 s: no word"), 1)
     assert not rows
     assert why == ["the simulation failed: it was not done within 9 s: no word"]
 

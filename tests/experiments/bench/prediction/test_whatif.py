@@ -69,9 +69,6 @@ def test_a_session_runs_under_the_settings_in_question(tmp_path: Path) -> None:
         runs = {person.name: person.runs for person in found.people if person.name in WEIGHTS}
         assert runs == WEIGHTS
         dispatches = {
-            made.call.dispatch
-            for person in found.people
-            for made in person.calls
-            if isinstance(made.call, Submit)
+            made.call.dispatch for person in found.people for made in person.calls if isinstance(made.call, Submit)
         }
         assert dispatches == {asked.dispatch or "parallel"}

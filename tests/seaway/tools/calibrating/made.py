@@ -16,9 +16,7 @@ COSTS = {
 }  # fmt: skip
 
 
-def calibration(
-    platform: str = "cpu", figures: tuple[Figure, ...] = (), missing: tuple[str, ...] = ()
-) -> Calibration:
+def calibration(platform: str = "cpu", figures: tuple[Figure, ...] = (), missing: tuple[str, ...] = ()) -> Calibration:
     given = figures or (
         Figure("speed", 4_200_000, "ns", 0.02, "the reference"),
         Figure("cores", 2, "", 0.0, "counted", "machine.cores"),

@@ -25,12 +25,8 @@ def test_times_are_read_back_to_the_nanosecond(nanoseconds: int) -> None:
 
 @given(st.floats(0, 1e15))
 def test_rates_are_read_back_to_four_digits(rate: float) -> None:
-    assert quantity("a test", "it", rooms.rate_text(rate, "B/s"), "rate") == pytest.approx(
-        rate, rel=5e-4, abs=1
-    )
-    assert quantity("a test", "it", rooms.rate_text(rate, "FLOP/s"), "flops") == pytest.approx(
-        rate, rel=5e-4, abs=1
-    )
+    assert quantity("a test", "it", rooms.rate_text(rate, "B/s"), "rate") == pytest.approx(rate, rel=5e-4, abs=1)
+    assert quantity("a test", "it", rooms.rate_text(rate, "FLOP/s"), "flops") == pytest.approx(rate, rel=5e-4, abs=1)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
@@ -100,10 +96,7 @@ def test_figures_that_vary_too_much_are_named() -> None:
         Figure("step", 10, "ns", 0.3, "measured", "costs.step"),
         Figure("send", 10, "ns", 0.2, "measured", "costs.send"),
     )
-    assert calibration(figures=wild).warnings == [
-        "speed: spread 11%, more than 10%",
-        "step: spread 30%, more than 25%",
-    ]
+    assert calibration(figures=wild).warnings == ["speed: spread 11%, more than 10%", "step: spread 30%, more than 25%"]
 
 
 def test_a_file_is_written_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

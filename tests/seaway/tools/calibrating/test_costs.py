@@ -6,15 +6,7 @@ import tomllib
 
 import pytest
 
-from seaway.tools.calibrating.costs import (
-    GROUPS,
-    HOST,
-    SHARED,
-    USER,
-    costs_of,
-    counted,
-    sources,
-)
+from seaway.tools.calibrating.costs import GROUPS, HOST, SHARED, USER, costs_of, counted, sources
 from seaway.tools.calibrating.measuring import with_sums
 from seaway.tools.calibrating.transfer_costs import Hop, end_of, simulated, transfers_of
 from seaway.tools.calibrating.watching import by_group

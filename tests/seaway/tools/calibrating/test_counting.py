@@ -11,16 +11,7 @@ import seaway as sw
 from backend.admin.cpu_times import cpu_of, threads_of
 from backend.node.traffic import Traffic
 from core.model.spans import one
-from core.protocol.messages import (
-    ClientMessages,
-    Done,
-    Ended,
-    ForgetStep,
-    FreeStep,
-    Heartbeat,
-    Ordered,
-    Reports,
-)
+from core.protocol.messages import ClientMessages, Done, Ended, ForgetStep, FreeStep, Heartbeat, Ordered, Reports
 from seaway.tools.calibrating.watching import Watch
 
 HOSTS, CALLS = 2, 7

@@ -53,9 +53,7 @@ def test_the_variation_of_a_machine_is_computed_from_its_seconds(
 def test_every_core_that_we_may_use_is_measured_while_it_is_open(tmp_path: Path) -> None:
     with paced(tmp_path) as pace:
         begun = time.monotonic_ns()
-        while len({line.split()[1] for line in pace.path.read_text().splitlines()}) < len(
-            os.sched_getaffinity(0)
-        ):
+        while len({line.split()[1] for line in pace.path.read_text().splitlines()}) < len(os.sched_getaffinity(0)):
             time.sleep(0.01)
         assert pace.between(begun, time.monotonic_ns()) > 0
         assert pace.all().value > 0

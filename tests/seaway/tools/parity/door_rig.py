@@ -147,12 +147,8 @@ class RepeatedCalls:
                 return client.unregister(self._programs[program], now)
             case m.Submit():
                 keep = tuple(bool(name) for name in ranges.each(call.results))
-                args = tuple(
-                    self._buffers[arg] if isinstance(arg, int) else arg for arg in ranges.each(call.args)
-                )
-                return client.submit(
-                    self._programs[call.program], args, now, keep=keep, dispatch=call.dispatch
-                )
+                args = tuple(self._buffers[arg] if isinstance(arg, int) else arg for arg in ranges.each(call.args))
+                return client.submit(self._programs[call.program], args, now, keep=keep, dispatch=call.dispatch)
             case m.Put(value=value, slice=where):
                 return client.put(value, where, now)
             case m.Get(buffer=buffer, shard=shard):

@@ -71,10 +71,7 @@ def gate(scene: Scene) -> Program:
     names = [f"all{island}" for island in range(scene.islands)]
     b = Build(GATE, **dict.fromkeys(names, scene.hosts * scene.devices_per_host))
     b.slices = [msgspec.structs.replace(each, island=f"i{island}") for island, each in enumerate(b.slices)]
-    made = [
-        b.call(GATE, name, [b.arg(name, 4)], cost=S, collective=False, node=f"{GATE} {name}")
-        for name in names
-    ]
+    made = [b.call(GATE, name, [b.arg(name, 4)], cost=S, collective=False, node=f"{GATE} {name}") for name in names]
     return b.program(*made)
 
 
@@ -224,13 +221,7 @@ class Weighted(User):
         self.failures, self.heard = [], []
         self.head = Head(server.address, server.access)
         client = Client(name, server.cluster, weight=weight, priority=priority)
-        self.remote = Remote(
-            client,
-            server.lease,
-            self.head,
-            heard=self.heard.append,
-            failed=self.failures.append,
-        )
+        self.remote = Remote(client, server.lease, self.head, heard=self.heard.append, failed=self.failures.append)
         self.remote.node.start()
 
 
@@ -238,9 +229,7 @@ async def join(found: Cluster, name: str, weight: int, priority: int) -> User:
     """Let hosts join one after another, so that they are numbered alike."""
     user = Weighted(found.server, name, weight, priority)
     found.users.append(user)
-    await wait_until(
-        lambda: any(each.name == name for each in list(found.server.controller.state.sessions.values()))
-    )
+    await wait_until(lambda: any(each.name == name for each in list(found.server.controller.state.sessions.values())))
     return user
 
 
@@ -255,9 +244,7 @@ async def leave(found: Cluster) -> None:
     for user in found.users:
         user.call(lambda client, now: client.close(now))
     await wait_until(lambda: not (controller.state.sessions or controller.buffers or controller.state.runs))
-    await wait_until(
-        lambda: not any(island.stream.backlog for island in controller.state.islands if island.members)
-    )
+    await wait_until(lambda: not any(island.stream.backlog for island in controller.state.islands if island.members))
 
 
 def judged(scene: Scene, folder: Path) -> tuple[ClusterSeen, Comparison]:

@@ -57,7 +57,5 @@ def crossing() -> Sequence[Program]:
 ONE_PLACE: dict[str, Callable[[], Sequence[Program]]] = {
     "chain": chain, "irregular": irregular, "resharding": resharding,
 }  # fmt: skip
-SEVERAL: dict[str, Callable[[], Sequence[Program]]] = {
-    "fan-out": fan_out, "pipeline": pipeline, "crossing": crossing,
-}  # fmt: skip
+SEVERAL: dict[str, Callable[[], Sequence[Program]]] = {"fan-out": fan_out, "pipeline": pipeline, "crossing": crossing}
 ALL = ONE_PLACE | SEVERAL

@@ -124,10 +124,7 @@ def test_invalid_options_are_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     for words, reason in (
         (["--hosts", "0"], "--hosts 0: at least 1"),
         (["--policy", "fif"], "fifo"),
-        (
-            ["--cluster", str(uneven)],
-            "hosts with 2, 4 devices: on one machine all hosts must have the same number",
-        ),
+        (["--cluster", str(uneven)], "hosts with 2, 4 devices: on one machine all hosts must have the same number"),
         (["--cluster", "nowhere.toml"], "nowhere.toml"),
     ):
         assert main(["parity", path, *words]) == 1
@@ -160,16 +157,12 @@ if __name__ == "__main__":
 """
 
 
-def test_a_program_that_opens_its_own_session_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_that_opens_its_own_session_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["parity", program(tmp_path, OWN), "--hosts", "1"]) == 1
     said = capsys.readouterr()
     assert said.out.count("done") == 2
     assert "equal" not in said.out
-    assert said.err.startswith(
-        "seaway: no gangs ran, simulated or on real devices, so nothing was compared; "
-    )
+    assert said.err.startswith("seaway: no gangs ran, simulated or on real devices, so nothing was compared; ")
     assert "does the program open a session of its own?" in said.err
 
 
@@ -227,9 +220,7 @@ def test_a_program_whose_first_calls_are_cold_is_equal_since_code_is_ready_befor
 
 
 @pytest.mark.full
-def test_a_sparse_exchange_is_equal_in_both_worlds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sparse_exchange_is_equal_in_both_worlds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The number of rows between each two shards is counted while it runs."""
     text = (Path(__file__).parents[4] / "examples" / "experts.py").read_text()
     before, session, inside = text.partition('    with sw.simulate("B", hosts=2, values="compute") as s:\n')

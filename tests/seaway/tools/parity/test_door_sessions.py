@@ -108,9 +108,7 @@ def test_the_log_replays_to_the_same_commands_and_its_trace_has_the_functions_na
     assert (client.client, client.weight) == (NAME, WEIGHT)
 
 
-def test_who_reads_a_shard_of_a_large_array_moves_no_more_than_that(
-    session: DoorSession, folder: Path
-) -> None:
+def test_who_reads_a_shard_of_a_large_array_moves_no_more_than_that(session: DoorSession, folder: Path) -> None:
     (get,) = [call for call in session.calls if isinstance(call, m.Get) and call.shard >= 0]
     assert get.shard == 3
     if not (folder / "trace").exists():
@@ -125,9 +123,7 @@ def test_the_log_can_be_run_under_another_policy_and_says_for_what_the_program_w
 ) -> None:
     submits = [call for call in session.calls if isinstance(call, m.Submit)]
     waited = [call.waited for call in submits]
-    assert waited[1:STEPS] == [
-        (call.run,) for call in submits[: STEPS - 1]
-    ]  # for the loss of the step before
+    assert waited[1:STEPS] == [(call.run,) for call in submits[: STEPS - 1]]  # for the loss of the step before
     assert main(["whatif", str(log_of(folder)), "--policy", "stride"]) == 0
     said = capsys.readouterr().out
     assert f"{len(submits)} runs of 1 client under fifo" in said

@@ -50,18 +50,14 @@ def scene(policy: str, dispatch: str, shape: str, **options: Any) -> Scene:
 
 
 @pytest.mark.parametrize(("policy", "dispatch", "shape"), cases(shapes.ONE_PLACE))
-def test_clients_that_share_a_place_get_the_same_order(
-    policy: str, dispatch: str, shape: str, tmp_path: Path
-) -> None:
+def test_clients_that_share_a_place_get_the_same_order(policy: str, dispatch: str, shape: str, tmp_path: Path) -> None:
     free, devices = rig.both(scene(policy, dispatch, shape), tmp_path)
     assert free.equal, rig.text(free)
     assert devices.equal, rig.text(devices)
 
 
 @pytest.mark.parametrize(("policy", "dispatch", "shape"), cases(shapes.SEVERAL))
-def test_runs_one_after_another_get_the_same_order(
-    policy: str, dispatch: str, shape: str, tmp_path: Path
-) -> None:
+def test_runs_one_after_another_get_the_same_order(policy: str, dispatch: str, shape: str, tmp_path: Path) -> None:
     """Only where a whole run enters at once, as in parallel dispatch. Otherwise steps enter when hosts have reported,
     and hosts of other places may be sooner or later."""
     free, devices = rig.both(scene(policy, dispatch, shape, one_by_one=True, runs=2, window=8), tmp_path)

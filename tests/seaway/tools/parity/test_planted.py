@@ -126,9 +126,7 @@ def test_a_driver_without_mistakes_is_equal(tmp_path: Path) -> None:
 def test_a_swapped_enqueue_is_found(tmp_path: Path) -> None:
     asyncio.run(rig.real(chains(), tmp_path, {1: Swaps}))
     found = compared(
-        chains(),
-        tmp_path,
-        "device 2 of host 1 was given another gang than commanded: number 2 in its sequence",
+        chains(), tmp_path, "device 2 of host 1 was given another gang than commanded: number 2 in its sequence"
     )
     assert "gangs enqueued, device by device" in unequal(found)
     difference = found.differences[0].splitlines()
@@ -153,9 +151,7 @@ def test_a_free_that_comes_too_soon_and_twice_is_found(tmp_path: Path) -> None:
 def test_a_chunk_that_is_sent_twice_is_found(tmp_path: Path) -> None:
     """The link drops the second one, so no other check would notice."""
     asyncio.run(rig.real(crossing(), tmp_path, plants={2: repeats}))
-    found = compared(
-        crossing(), tmp_path, "host 2 sent the same ", " 2 times to host 0: piece ", "'move to step "
-    )
+    found = compared(crossing(), tmp_path, "host 2 sent the same ", " 2 times to host 0: piece ", "'move to step ")
     assert unequal(found) == ["bytes sent, by pairs of hosts"]
 
 

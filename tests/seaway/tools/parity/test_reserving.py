@@ -58,9 +58,7 @@ def test_a_policy_that_reserves_is_the_same_in_both(kind: type[Policy], tmp_path
 
 
 @pytest.mark.parametrize("kind", POLICIES)
-def test_devices_that_are_kept_when_a_host_dies_are_kept_no_longer(
-    kind: type[Policy], tmp_path: Path
-) -> None:
+def test_devices_that_are_kept_when_a_host_dies_are_kept_no_longer(kind: type[Policy], tmp_path: Path) -> None:
     reserved: list[Reserve] = []
     played = scene(kind, reserved)
     asyncio.run(rig.real(played, tmp_path, play=dies_and_returns(tmp_path), lease=2 * S))

@@ -156,10 +156,8 @@ class Silent(Policy):
         (Past, r"reserved devices until \d+, and it is \d+ already", 3),
         (Silent, r"answered Reserve, which takes `reserves = True` in its class", 1),
     ],
-)  # fmt: skip
-def test_each_mistake_is_found_and_shown_in_a_small_world(
-    policy: type[Policy], says: str, gangs: int
-) -> None:
+)
+def test_each_mistake_is_found_and_shown_in_a_small_world(policy: type[Policy], says: str, gangs: int) -> None:
     with pytest.raises(WrongPolicy, match=f"^policy {policy.__name__}: .*(?:{says})") as raised:
         sw.policies.check(policy)
     text = str(raised.value)

@@ -44,9 +44,7 @@ class Recorded:
         self.setup: Setup = load(
             {
                 "name": "t",
-                "island": [
-                    {"name": "i", "count": islands, "hosts": hosts, "devices_per_host": devices_per_host}
-                ],
+                "island": [{"name": "i", "count": islands, "hosts": hosts, "devices_per_host": devices_per_host}],
             }
         )
         self.config = config or Config(fanout=4)

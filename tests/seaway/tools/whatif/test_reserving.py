@@ -75,9 +75,7 @@ def test_the_command_shows_what_policies_keep_free(
     assert (float(same.rstrip("%")) > 0, fifo) == (True, "0.0%")
     assert reserved(Fifo, "stride") == []
     record, again, easy = reserved(Fifo, EASY)
-    assert (record, again, easy) == ("0.0%", "0.0%", same), (
-        "the calls come at the same times, whatever went before"
-    )
+    assert (record, again, easy) == ("0.0%", "0.0%", same), "the calls come at the same times, whatever went before"
 
 
 def test_the_trace_of_a_replay_has_what_was_reserved(

@@ -138,9 +138,7 @@ def test_reads_of_contents_are_waited_for_again(patch: pytest.MonkeyPatch) -> No
         recorded = Recorded(patch)
         recorded.person("ann", chain(2, 4), think=5 * MS, fetch=True, told_late=late)
         found = workload(recorded.run())
-        assert submit_times(run_again(found).trace)[-1] == pytest.approx(
-            submit_times(recorded.sim.trace)[-1], rel=0.02
-        )
+        assert submit_times(run_again(found).trace)[-1] == pytest.approx(submit_times(recorded.sim.trace)[-1], rel=0.02)
 
 
 def test_code_that_hosts_compiled_is_compiled_again(patch: pytest.MonkeyPatch) -> None:
@@ -187,9 +185,7 @@ def test_views_are_made_again_and_a_log_with_views_replays_to_the_byte(patch: py
 # --- as it would be -------------------------------------------------------------------------------------------------
 
 
-def test_closed_loops_follow_the_new_world_and_open_loops_follow_the_record(
-    patch: pytest.MonkeyPatch,
-) -> None:
+def test_closed_loops_follow_the_new_world_and_open_loops_follow_the_record(patch: pytest.MonkeyPatch) -> None:
     recorded = Recorded(patch)
     recorded.takes("step", 2 * MS)
     recorded.person("ann", chain(2, 4), runs=6, think=5 * MS)
@@ -208,9 +204,7 @@ def test_closed_loops_follow_the_new_world_and_open_loops_follow_the_record(
 
 
 @pytest.mark.full
-def test_a_client_held_up_by_a_full_window_is_not_held_up_with_a_larger_one(
-    patch: pytest.MonkeyPatch,
-) -> None:
+def test_a_client_held_up_by_a_full_window_is_not_held_up_with_a_larger_one(patch: pytest.MonkeyPatch) -> None:
     """A client may have 1024 runs under way. It waits for the rest to be admitted, and that is no thinking time."""
     recorded = Recorded(patch)
     recorded.person("ann", chain(1, 4, cost=4 * MS), runs=2000, waits=False)
@@ -307,12 +301,7 @@ def test_the_command_compares_several_worlds(
     head = next(line for line in said.splitlines() if "recorded" in line)
     assert head.split("  ")[-1].strip() == "stride:1,4"
     assert "the model's own error, under the record's settings: makespan +0.0%" in said
-    assert {file.name for file in out.iterdir()} == {
-        "whatif.csv",
-        "whatif.parquet",
-        "whatif.png",
-        "whatif.svg",
-    }
+    assert {file.name for file in out.iterdir()} == {"whatif.csv", "whatif.parquet", "whatif.png", "whatif.svg"}
     table = (out / "whatif.csv").read_text().splitlines()
     assert len(table) == 1 + 4 * 2
     assert table[0].startswith(
@@ -327,16 +316,11 @@ def test_the_command_compares_several_worlds(
     (tmp_path / "mine.py").write_text(MINE.replace("ready.best()", "ready.worst()"))
     assert main(["whatif", log, "--policy", here]) == 0
     broken = capsys.readouterr().out
-    assert (
-        f"note: under {here}, policy Mine was replaced by fifo: on island 'i0' it raised AttributeError"
-        in broken
-    )
+    assert f"note: under {here}, policy Mine was replaced by fifo: on island 'i0' it raised AttributeError" in broken
     assert broken.count("was replaced") == 1, "not under the record's settings"
     mine = tmp_path / "mine.toml"
     shape = '[[island]]\nname = "i"\nhosts = {}\ndevices_per_host = 2\n'
-    mine.write_text(
-        shape.format(2) + '[profile]\nlike = "seaway"\nstatus = "measured"\ncosts = {receive = "9 ms"}\n'
-    )
+    mine.write_text(shape.format(2) + '[profile]\nlike = "seaway"\nstatus = "measured"\ncosts = {receive = "9 ms"}\n')
     assert main(["whatif", log, "--measured", str(mine), "--policy", "fifo", "--hosts", "3"]) == 0
     measured = capsys.readouterr().out
     assert "closed loop, profile mine (measured)" in measured
@@ -362,11 +346,7 @@ def test_the_command_compares_several_worlds(
     ],
 )
 def test_an_invalid_command_is_refused_before_any_work(
-    patch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    options: list[str],
-    words: str,
+    patch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str
 ) -> None:
     recorded = Recorded(patch)
     recorded.person("ann", chain(1, 4), runs=2)

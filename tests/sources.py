@@ -64,7 +64,7 @@ def _read(tree: ast.Module) -> Source:
                 texts.add("".join(str(v.value) if isinstance(v, ast.Constant) else "…" for v in values))
             case ast.Constant(value=str(text)):
                 texts.add(text)
-            case ast.Call(func=ast.Name(id="Blame"), args=[ast.Constant(value=code), *_]):
+            case ast.Call(func=ast.Name(id="Blame") | ast.Attribute(attr="Blame"), args=[ast.Constant(value=code), *_]):
                 codes.add(str(code))
             case _:
                 pass

@@ -25,7 +25,8 @@ def ended(words):
 
 found, lines = [], json.loads(sys.argv[1])
 for words in lines:
-    import_module(f"seaway.cli.{COMMANDS[words[0]]}")
+    file = COMMANDS[words[0]]
+    import_module(file if file.startswith("backend.") else f"seaway.cli.{file}")
 for words in lines:
     with tempfile.TemporaryFile() as said:
         if not (child := os.fork()):

@@ -56,12 +56,8 @@ def cost(key: str, name: str, compute: Callable[[], Cost], *, refresh: bool = Fa
                 return msgspec.structs.replace(kept, name=name)
     found = compute()
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as aside:  # two processes may write at once
-            written = Path(aside) / "cost"
-            text = found.to_json().removesuffix("\n}\n")
-            written.write_text(f'{text},\n  "sum": "{_sum(found)}"\n}}\n', encoding="utf-8")
-            os.replace(written, path)
+        text = found.to_json().removesuffix("\n}\n")
+        _write(path, f'{text},\n  "sum": "{_sum(found)}"\n}}\n')
     return found
 
 
@@ -73,3 +69,16 @@ class _Summed(msgspec.Struct):
 
 def _sum(found: Cost) -> str:
     return hashlib.sha256(found.to_json().encode()).hexdigest()
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the file atomically, since two processes may write at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(name, path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -120,7 +120,7 @@ def _stacked(axes: Axes, facts: Facts, by: By, edges: Ints, beside: bool) -> int
         style.label_ends(axes, labels, edges[-1] / scale, gap=0.1)
         return 0
     entries = [(f"{keys.names[c]}  {share[c]:.1%}", keys.colors[c]) for c in own]
-    return style.key(axes, entries + [(labels[-1][1], style.OTHER)] * bool(grey))
+    return style.rows_of_key(axes, entries + [(labels[-1][1], style.OTHER)] * bool(grey))
 
 
 def _reserved_band(axes: Axes, facts: Facts, edges: Ints) -> float:

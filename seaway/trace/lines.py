@@ -85,7 +85,7 @@ def shares(of: Trace | Overlay, edges: Ints, axes: Axes | None) -> Figure:
         rows = 0
         if not beside:
             named = zip(clients.index, labels, strict=True)
-            rows = style.key(axes, [(text, colors[name]) for name, (_, text, _) in named])
+            rows = style.rows_of_key(axes, [(text, colors[name]) for name, (_, text, _) in named])
         elif len(labels) <= len(style.COLORS):
             style.label_ends(axes, labels, edges[-1] / scale, gap=0.09)
         if isinstance(of, Overlay):
@@ -112,7 +112,7 @@ def fairness(of: Trace | Overlay, edges: Ints, axes: Axes | None) -> Figure:
         axes.set_ylabel("Jain's index" if several else "fairness")
         if isinstance(of, Overlay):
             _tell_apart(of, axes, colors, edges)
-        rows = 1 if several else style.key(axes, FAIRNESS.values())
+        rows = 1 if several else style.rows_of_key(axes, FAIRNESS.values())
         style.title_above(axes, f"Fairness among competing clients{_during(of, edges)}", rows)
     return figure
 
@@ -146,7 +146,7 @@ def latencies(of: Trace | Overlay, tables: Sequence[pd.DataFrame], by: Whose, ax
             ends = [(1 - 0.1 * at, name, colors[name]) for at, name in enumerate(names)]
             style.label_ends(axes, ends, axes.get_xlim()[1])
         else:
-            rows = style.key(axes, [(name, colors[name]) for name in names])
+            rows = style.rows_of_key(axes, [(name, colors[name]) for name in names])
             style.title_above(axes, f"Latency of {len(whole):,} runs", rows)
     return figure
 

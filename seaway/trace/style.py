@@ -201,8 +201,13 @@ def asked(marker: str = "|") -> Line2D:
     )
 
 
-def key(axes: Axes, entries: Iterable[tuple[str, str]], extra: Iterable[Artist] = (), above: float = 0) -> int:
-    """A legend of (name, colour), in rows above the axes, `above` points away. Returns how many rows it has."""
+def key(axes: Axes, entries: Iterable[tuple[str, str]], extra: Iterable[Artist] = (), above: float = 0) -> None:
+    """A legend of (name, colour), in rows above the axes, `above` points away."""
+    rows_of_key(axes, entries, extra, above)
+
+
+def rows_of_key(axes: Axes, entries: Iterable[tuple[str, str]], extra: Iterable[Artist] = (), above: float = 0) -> int:
+    """Draws such a legend, and returns how many rows it has."""
     handles: list[Artist] = [Patch(facecolor=color, label=short(name)) for name, color in entries]
     handles += extra
     if not handles:

@@ -378,7 +378,7 @@ def test_a_session_on_a_running_cluster_behaves_like_any_other(tmp_path: Path) -
 
 
 def test_a_controller_that_is_gone_for_good_ends_all_waits_by_name() -> None:
-    with elsewhere("--lease", "0.5") as (address, kill):
+    with elsewhere("--lease", "10") as (address, kill):  # after a lease, the run would fail before the session
         session = sw.connect(address, patience=1).open()
         made = slow(ZERO)
         made.is_ready()

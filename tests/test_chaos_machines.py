@@ -11,6 +11,8 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -122,26 +124,32 @@ def test_a_slow_wire_is_late_and_loses_what_tcp_repeats() -> None:
             said = subprocess.check_output(both.words("a", sys.executable, "-c", ASK), text=True)
             return [float(line) for line in said.split()]
 
-        def slow(*words: str) -> subprocess.Popen[bytes]:
+        @contextmanager
+        def slow(*words: str) -> Iterator[None]:
             port = ["ip", "netns", "exec", both._space(""), sys.executable, "-m", "tests.chaos.slow_wire"]
-            wire = subprocess.Popen(
-                [*port, "--port", "port1", "--bridge", "bridge", *words], stdout=subprocess.PIPE, cwd=ROOT
-            )
-            assert wire.stdout is not None
-            assert wire.stdout.readline() == b"carries\n"
-            return wire
+            port += ["--port", "port1", "--bridge", "bridge", *words]
+            with ended(subprocess.Popen(port, stdout=subprocess.PIPE, cwd=ROOT), b"carries\n"):
+                yield
 
-        with subprocess.Popen(both.words("b", sys.executable, "-c", ECHO), stdout=subprocess.PIPE) as echo:
-            assert echo.stdout is not None
-            echo.stdout.readline()
+        echo = subprocess.Popen(both.words("b", sys.executable, "-c", ECHO), stdout=subprocess.PIPE)
+        with ended(echo):
             assert len(took()) == 20
-            with slow("--late", "0.05") as wire:
+            with slow("--late", "0.05"):
                 assert min(took()) >= 0.05
-                wire.kill()
-            with slow("--loses", "0.15") as wire:  # more, and TCP may wait for minutes
+            with slow("--loses", "0.15"):  # more, and TCP may wait for minutes
                 assert max(took()) >= 0.1  # TCP waits before it repeats
-                wire.kill()
-            echo.kill()
+
+
+@contextmanager
+def ended(process: subprocess.Popen[bytes], says: bytes = b"") -> Iterator[None]:
+    """It has said that it is ready, and is killed whatever happens."""
+    with process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().endswith(says)
+            yield
+        finally:
+            process.kill()
 
 
 @pytest.mark.skipif(bool(machines.why_not()), reason=machines.why_not())

@@ -105,7 +105,8 @@ def _exactly(source: int, size: int) -> bytes | None:
 
 
 def bound_for_life(parent: int) -> None:
-    """Makes this process end with its parent, be the first victim when memory is short, and write no core file."""
+    """Makes this process end with the thread that started it, be the first victim when memory is short, and write no
+    core file."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")

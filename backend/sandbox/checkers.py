@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
@@ -59,6 +60,8 @@ class Checkers:
         self._children: set[CheckerChild] = set()
         self._asked: set[CheckerChild] = set()  # have a question that they have not answered
         self._closed = False
+        # Linux ends a child with the thread that started it, and those that ask may end.
+        self._starter = ThreadPoolExecutor(1, "checkers")
 
     def warm(self, devices: int) -> None:
         """Starts a child, which takes seconds, unless there is one. Returns at once."""
@@ -116,6 +119,7 @@ class Checkers:
             self._idle.clear()
         for child in children:
             child.end()
+        self._starter.shutdown(wait=False)
 
     def _take(self, devices: int, wanted: Callable[[], bool]) -> CheckerChild:
         with self._lock:
@@ -141,7 +145,9 @@ class Checkers:
         """With the lock held."""
         settings, flags = self._settings()
         try:
-            child = CheckerChild(self._program, msgspec.json.encode(settings), devices, self._largest, flags)
+            child = self._starter.submit(
+                CheckerChild, self._program, msgspec.json.encode(settings), devices, self._largest, flags
+            ).result()
         except OSError as error:
             raise NotStarted(str(error)) from error
         self._children.add(child)

@@ -213,7 +213,20 @@ def test_code_whose_child_is_killed_is_checked_in_another(gate: CodeGate) -> Non
     with asking(gate, code, "unlucky") as said:
         os.kill(victim, signal.SIGKILL)
     assert said == ["passed"]
-    assert pid_of(gate) != victim
+    assert pid_of(gate) not in (0, victim)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there a child can end with the thread that started it")
+def test_a_child_outlives_the_thread_whose_question_started_it(gate: CodeGate) -> None:
+    os.kill(child_of(gate), signal.SIGKILL)
+    wait_until(lambda: pid_of(gate) == 0)
+    thread = threading.Thread(target=check, args=(gate, fresh()))
+    thread.start()
+    task = Path(f"/proc/self/task/{thread.native_id}")
+    thread.join(PATIENCE)
+    wait_until(lambda: not task.exists())
+    child = pid_of(gate)
+    assert child_of(gate) == child > 0
 
 
 def test_code_whose_children_are_all_killed_is_given_up_and_may_be_checked_again(gate: CodeGate) -> None:

@@ -62,10 +62,6 @@ class _GroupDocument(msgspec.Struct):
     attributes: _Attributes
 
 
-class _Format(msgspec.Struct):
-    format: int
-
-
 class _Names(msgspec.Struct, frozen=True):
     separator: str = "/"
 

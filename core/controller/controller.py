@@ -24,7 +24,7 @@ from ..schedule import Scheduler, Window
 from ..schedule.policy import Fifo, Policy
 from .config import Config
 from .modules import Modules
-from .observations import Heeded, Observation
+from .observations import Observation, ReportsApplied
 from .records import InFlight
 from .snapshot import Snapshot, snapshot_of
 from .state import IslandState, State
@@ -271,7 +271,7 @@ class Controller:
             if wrong:
                 return f"host {host} {wrong}"
         if state.watched:
-            state.observe(Heeded(message.island, message.epoch))
+            state.observe(ReportsApplied(message.island, message.epoch))
         for report in message.reports:
             self._reports[type(report)](island, report, now)
         return None

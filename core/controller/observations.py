@@ -23,7 +23,7 @@ class EpochFormed(Observation, frozen=True):
     members: Spans
 
 
-class Heeded(Observation, frozen=True):
+class ReportsApplied(Observation, frozen=True):
     """The controller has acted on Reports of this epoch (and did not drop them)."""
 
     island: int

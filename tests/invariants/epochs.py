@@ -5,12 +5,12 @@ from __future__ import annotations
 from core.model import Spans, spans
 
 from .checker_base import Checker
-from .observations import Entered, EpochFormed, Heeded, HostLost, HostSeated, Launched, Obeyed, Observation
+from .observations import Entered, EpochFormed, HostLost, HostSeated, Launched, Obeyed, Observation, ReportsApplied
 
 
 class Epochs(Checker):
     name = "epochs"
-    sees = (HostSeated, HostLost, EpochFormed, Obeyed, Heeded, Entered, Launched)
+    sees = (HostSeated, HostLost, EpochFormed, Obeyed, ReportsApplied, Entered, Launched)
 
     def __init__(self) -> None:
         self._seats: dict[int, HostSeated] = {}  # by host
@@ -33,7 +33,7 @@ class Epochs(Checker):
                 self._numbers[host] = number
             case Launched(host=host):
                 self._same_epoch(host, seen.epoch, f"launched gang {seen.seq}")
-            case Heeded(island=island, epoch=epoch):
+            case ReportsApplied(island=island, epoch=epoch):
                 if epoch < self._formed.get(island, (-1,))[0]:
                     formed = self._formed[island][0]
                     self.fail(f"the controller took reports of epoch {epoch} on island {island}, now in {formed}")

@@ -30,7 +30,6 @@ from tests.invariants import (
     FinishedSeen,
     GangAtomicity,
     Granted,
-    Heeded,
     HostJoined,
     HostLost,
     HostSeated,
@@ -41,6 +40,7 @@ from tests.invariants import (
     OneOrder,
     PeerLost,
     Released,
+    ReportsApplied,
     RunEndSeen,
     RunsEnd,
     RunSubmitted,
@@ -252,7 +252,7 @@ PLANTED: list[tuple[str, type[Checker], Feed, str]] = [
      "a member of epoch 2"),
     ("a host goes back", Epochs, world(HostSeated(0, 0, 2), HostSeated(0, 0, 1)), "went back"),
     ("stale reports are heeded", Epochs,
-     world(HostSeated(0, 0, 2), HostSeated(1, 0, 2), EpochFormed(0, 2, ((0, 2),)), Heeded(0, 1)),
+     world(HostSeated(0, 0, 2), HostSeated(1, 0, 2), EpochFormed(0, 2, ((0, 2),)), ReportsApplied(0, 1)),
      "of epoch 1 .* in 2"),
     ("an epoch comes back", Epochs, world(EpochFormed(0, 1, ((0, 2),))), "formed epoch 1 after 1"),
     ("a gang enters for a host that is no member", Epochs,
@@ -304,7 +304,7 @@ GOOD: list[tuple[str, type[Checker], Feed]] = [
     ("a lost client is told nothing", RunsEnd, [RunSubmitted(1, 1), ClientLost(1)]),
     ("a new epoch counts its messages anew", Epochs,
      world(Obeyed(0, 0, 1, 5), HostSeated(0, 0, 2), Obeyed(0, 0, 2, 1))),
-    ("reports of the next epoch, while it forms", Epochs, world(Heeded(0, 2))),
+    ("reports of the next epoch, while it forms", Epochs, world(ReportsApplied(0, 2))),
 ]  # fmt: skip
 
 

@@ -117,10 +117,6 @@ class RealDriver:
 
     # --- threads and time ---------------------------------------------------------------------------------------
 
-    @property
-    def loop_thread(self) -> threading.Thread:
-        return self._loop.thread
-
     def spawn(self, name: str, work: Callable[[], None]) -> threading.Thread:
         thread = threading.Thread(target=work, name=name, daemon=True)
         thread.start()

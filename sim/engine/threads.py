@@ -235,9 +235,8 @@ class SimThread:
         """Puts the item that was taken at once back, to choose again when the nanosecond is over."""
         assert self._served is not None
         assert self._undo is not None
-        heappush(
-            self._waiting, (*self._served[:-1], self._served[-1])
-        )  # another tuple: `_done` will not know the old one
+        # another tuple: `_done` will not know the old one
+        heappush(self._waiting, (*self._served[:-1], self._served[-1]))
         self.free, swarms = self._undo
         for swarm, at, first in swarms:
             swarm.at, swarm.first = at, first

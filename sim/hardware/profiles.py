@@ -23,9 +23,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Nanoseconds of one CPU thread; costs whose name ends in `_ps` are picoseconds a byte."""
 
     name: str
-    fanout: (
-        Literal["flat", "tree"] | int
-    )  # hosts to which the controller writes: all, the first ones of a tree, or a number
+    fanout: Literal["flat", "tree"] | int  # hosts to which the controller writes: all, the tree's first, or so many
     status: Status
     client_call: int  # a client's Python: one call
     client_note: int  # a client: receiving a note

@@ -75,9 +75,8 @@ class Cores:
         self._new: list[Ask] = []  # requests of this nanosecond
         self._line: deque[Ask] = deque()
         self._called = False  # cores are handed out later in this nanosecond
-        self._spent: Counter[tuple[int, int]] = (
-            Counter()
-        )  # by (process, thread); turns that go on have their start subtracted
+        # by (process, thread); turns that go on have their start subtracted
+        self._spent: Counter[tuple[int, int]] = Counter()
         self._going_on: Counter[tuple[int, int]] = Counter()
 
     @property

@@ -61,9 +61,8 @@ class ProcessOutbox:
         cores = machines.of_process(owner.name)
         assert cores is not None
         self._share = cores.share(owner, SEND)
-        self._items: deque[tuple[int, Any]] = (
-            deque()
-        )  # (from when it may be written, message), in the order of the calls
+        # (from when it may be written, message), in the order of the calls
+        self._items: deque[tuple[int, Any]] = deque()
         self._rung = False
         self._turns = 0
 

@@ -87,7 +87,9 @@ def test_processes_ignore_ctrl_c_and_end_with_the_sweep_that_it_stops() -> None:
     before = multiprocessing.active_children()
     with contextlib.suppress(KeyboardInterrupt), processes(1) as pool:
         assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
-        pool.submit(time.sleep, 600)
+        asleep = pool.submit(time.sleep, 600)
+        while not asleep.running():  # until then it would be taken back
+            time.sleep(0.01)
         raise KeyboardInterrupt
     end = time.monotonic() + 20
     while multiprocessing.active_children() != before:  # the pool's own thread waits for them, too

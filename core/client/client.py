@@ -142,7 +142,7 @@ class Client:
             if held is None or held.count != count:
                 state.check_buffers(first, count)
             index += count
-        if known.donates and not ranges.once([arg for arg in named if not isinstance(arg, bytes)]):
+        if known.donates and len(named) > 1 and not ranges.once([arg for arg in named if not isinstance(arg, bytes)]):
             _check_donated_once(ranges.each(named), known.donates)
         if literal > self.limits.literal:
             raise Illegal(f"{literal} bytes ride in the call, and {self.limits.literal} may; `put` them first")

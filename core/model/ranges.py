@@ -194,7 +194,9 @@ class RangeTable(dict[int, R]):
             first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
             end = first + count
             while first < end:
-                record, last = self.find(first), first + 1
+                record, last = self.get(first), first + 1
+                if record is None and self._wide:
+                    record = self.find(first)
                 if record is not None:
                     start = first if first in self else self._wide[bisect_right(self._wide, first) - 1]
                     last = min(end, start + record.count)
@@ -250,7 +252,7 @@ class RangeTable(dict[int, R]):
 
     def cut(self, name: int) -> None:
         """Let no record cover this name and the one before it."""
-        if name not in self:
+        if self._wide and name not in self:
             record = self.find(name)
             if record is not None:
                 at = bisect_right(self._wide, name) - 1

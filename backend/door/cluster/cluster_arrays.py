@@ -13,7 +13,7 @@ Neighbours: `cluster_buffers`, `cluster_devices`.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -56,9 +56,10 @@ class ClusterArray:
     @property
     def gone(self) -> bool:
         """Whether it was deleted or donated."""
-        if self.deleted or not self.name or self.outcome is None:
+        outcome = self.outcome
+        if self.deleted or not self.name or outcome is None or not outcome.gone:
             return self.deleted
-        return self.outcome.has_gone(self.name - self.outcome.first)
+        return outcome.has_gone(self.name - outcome.first)
 
     @property
     def settled(self) -> bool:
@@ -101,7 +102,8 @@ class ClusterArray:
     def give_up(self) -> None:
         """Its memory is another's now. Its name is not dropped."""
         self.deleted, self.here = True, None
-        tell(self.waits)
+        if self.waits:
+            tell(self.waits)
 
     def when_settled(self, then: Callable[[], None]) -> None:
         if self.settled:
@@ -396,19 +398,17 @@ def _size(box: Box) -> tuple[int, ...]:
     return tuple([each.stop - each.start for each in box])
 
 
-def indexed(arguments: Sequence[Argument]) -> Iterator[tuple[int, Argument]]:
-    """Each with the index of the first argument that it is."""
-    index = 0
+def given_away(arguments: Sequence[Argument], donated: Collection[int]) -> list[Argument] | None:
+    """Those that are donated; None if one of them is given as another argument, too."""
+    index, found = 0, list[Argument]()
     for each in arguments:
-        yield index, each
+        if index in donated:
+            found.append(each)
         index += 1 if isinstance(each, ClusterArray) else each.count
-
-
-def given_twice(arguments: Sequence[Argument], donated: Collection[int]) -> bool:
-    """Whether one that is donated is given as another argument, too."""
-    keys = [id(each) if isinstance(each, ClusterArray) else (id(each.outcome), each.at) for each in arguments]
-    if len(set(keys)) == len(keys):
-        return False
-    return any(
-        index in donated and keys.count(key) > 1 for (index, _), key in zip(indexed(arguments), keys, strict=True)
-    )
+    keys = [
+        id(each) if isinstance(each, ClusterArray) else (id(each.outcome), each.at) for each in (*found, *arguments)
+    ]
+    given, all_given = keys[: len(found)], keys[len(found) :]
+    if len(set(all_given)) == len(all_given) or all(all_given.count(key) == 1 for key in given):
+        return found
+    return None

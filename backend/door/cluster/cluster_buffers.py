@@ -32,20 +32,9 @@ class BufferOutcome:
     put, or not submitted yet. `over`: the run has ended, at `ended_at`."""
 
     __slots__ = (
-        "_apart",
-        "_gone",
-        "count",
-        "ended_at",
-        "fault",
-        "first",
-        "left",
-        "over",
-        "readers",
-        "ready",
-        "run",
-        "unnamed",
+        "_apart", "count", "ended_at", "fault", "first", "gone", "left", "over", "readers", "ready", "run", "unnamed",
         "waits",
-    )
+    )  # fmt: skip
 
     def __init__(self, count: int) -> None:
         self.first, self.count = 0, count  # names, as soon as there are some
@@ -55,7 +44,7 @@ class BufferOutcome:
         self.fault: StatusError | None = None  # of the run, and of all buffers that were not ready before
         self.readers = 0  # calls that have not been made, and will name some of its buffers
         self._apart: dict[int, StatusError | None] = {}  # buffers of which we have heard alone
-        self._gone: list[range] = []  # buffers that were deleted or given up, as places among them
+        self.gone: list[range] = []  # buffers that were deleted or given up, as places among them
         self.waits: list[Callable[[], None]] = []
         self.unnamed: list[Callable[[], None]] = []  # told when there are names, or will never be
 
@@ -88,10 +77,10 @@ class BufferOutcome:
 
     def goes(self, at: int, count: int) -> None:
         """They are deleted, or given up."""
-        self._gone.append(range(at, at + count))
+        self.gone.append(range(at, at + count))
 
     def has_gone(self, at: int) -> bool:
-        return any(at in each for each in self._gone) if self._gone else False
+        return bool(self.gone) and any(at in each for each in self.gone)
 
     def settle(self, names: range, fault: StatusError | None) -> None:
         """The controller has told of these buffers. One that was ready may be lost later."""
@@ -176,4 +165,5 @@ class SessionBuffers:
             outcome.left -= len(here)
             if not outcome.left:
                 self.outcomes.drop(outcome.first)
-                tell(outcome.waits)  # nobody has any of its buffers
+                if outcome.waits:  # nobody has any of its buffers
+                    tell(outcome.waits)

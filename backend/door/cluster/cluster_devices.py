@@ -35,8 +35,7 @@ from .cluster_arrays import (
     ShardOfArray,
     SharedShard,
     Token,
-    given_twice,
-    indexed,
+    given_away,
     parts_of,
     relabelled,
     sources_of,
@@ -65,6 +64,7 @@ class ClusterDevices:
         self.platform, self._watch = platform, watch
         self._link, self._places, self._programs = link, places, programs
         self._calls = ClusterCalls(link)
+        self.crowded = self._calls.order.crowded
         self._copies = ClusterCopies(places, programs, self._calls.order.go_on)
         self._buffers = SessionBuffers(link, later, watch)
         self._answers = ClusterAnswers(link, self._calls, self._buffers, programs, watch)
@@ -265,9 +265,6 @@ class ClusterDevices:
     def when_ready(self, refs: Sequence[Awaited], done: Unready) -> None:
         when_known(list(refs), self._answers.noted(refs, done))
 
-    def crowded(self, resume: Callable[[], None]) -> bool:
-        return self._calls.order.crowded(resume)
-
     # --- programs ------------------------------------------------------------------------------------------
 
     def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled) -> None:
@@ -283,9 +280,11 @@ class ClusterDevices:
             arrays = [ClusterArray(each, self._buffers.drop, outcome=outcome) for each in kept]
         given = self._given(executable, arguments)
         reads = [each.outcome for each in given if isinstance(each, BufferSpan)]
-        self._buffers.read(reads)
-        launched = partial(self._launch, executable, given, tuple(keep), outcome, arrays)
-        self._calls.order.do(partial(self._launched, launched, reads) if reads else launched)
+        call: Callable[[], bool] = partial(self._launch, executable, given, tuple(keep), outcome, arrays)
+        if reads:
+            self._buffers.read(reads)
+            call = partial(self._launched, call, reads)
+        self._calls.order.do(call)
         if executable.together:
             return ClusterArrays(outcome, 0, len(kept), executable.results, self._buffers.drop)
         if len(kept) == len(executable.results):
@@ -302,7 +301,7 @@ class ClusterDevices:
                 given.append(BufferSpan(each.outcome, each.at, each.count))
                 index += each.count
             elif not isinstance(each, Token):
-                array = self._alone(each)
+                array = each if isinstance(each, ClusterArray) else self._alone(each)
                 if array.type.sharding.shard is not None:
                     array = self._retyped(array, executable.parameters[index])
                 given.append(array)
@@ -319,20 +318,24 @@ class ClusterDevices:
         self, executable: ClusterExecutable, arguments: list[Argument], keep: tuple[int, ...], outcome: BufferOutcome,
         results: list[ClusterArray],
     ) -> bool:  # fmt: skip
+        fault, here = None, list[ClusterArray]()
         for each in arguments:
-            if not self._calls.ready_to_be_read(each):
+            if not each.settled and not self._calls.ready_to_be_read(each):
                 return False
-            if isinstance(each, ClusterArray):
+            if isinstance(each, ClusterArray) and each.here is not None:
                 self._send_again(each)
-        fault = next((fault for each in arguments if (fault := each.wrong) is not None), None)
+                if not each.name:
+                    here.append(each)
+            fault = fault or each.wrong
         if fault is not None:
             self._failed(outcome, results, fault)
             return True
-        if not self._travel([each for each in arguments if isinstance(each, ClusterArray)]):
+        if here and not self._travel(here):
             return False
         sent = tuple([each.name or each.here.tobytes() for each in arguments])  # type: ignore[union-attr]
         donated = executable.donated
-        giving = not donated or not (donated.intersection(keep) or given_twice(arguments, donated))
+        given = None if donated.intersection(keep) else given_away(arguments, donated)
+        giving = given is not None
 
         def act(client: Client, now: int) -> bool:
             if not giving and not executable.keeping:
@@ -345,16 +348,15 @@ class ClusterDevices:
 
         if not self._calls.attempt(act, partial(self._failed, outcome, results)):
             return False
-        if giving and donated:
-            self._given_up([each for index, each in indexed(arguments) if index in donated])
+        if given:
+            self._given_up(given)
         return True
 
     def _send_again(self, array: ClusterArray) -> None:
         """If its buffer was lost, what is here can be sent again."""
-        if array.name and array.here is not None and array.outcome is not None:
-            if array.outcome.fault_of(array.name):
-                self._buffers.drop(array.name)
-                array.name, array.outcome = 0, None
+        if array.name and array.here is not None and array.outcome is not None and array.outcome.fault_of(array.name):
+            self._buffers.drop(array.name)
+            array.name, array.outcome = 0, None
 
     def _given_up(self, arrays: Sequence[Argument]) -> None:
         """The memory of these is another's now."""
@@ -365,16 +367,12 @@ class ClusterDevices:
             each.give_up()
 
     def _travel(self, arguments: list[ClusterArray]) -> bool:
-        """Puts what does not fit into the call. False: it has to wait."""
-        here = {id(each): each for each in arguments if not each.name}
-        if not here:
-            return True
-        sizes = Counter[int]()
+        """Puts those of these, which are here, that do not fit into the call. False: it has to wait."""
+        sizes = Counter[ClusterArray]()
         for each in arguments:
-            if not each.name and each.here is not None:
-                sizes[id(each)] += each.here.nbytes
-        chosen, found = to_put([sizes[key] for key in here]), list(here.values())
-        return all(self._put(each, each.here) for each in map(found.__getitem__, chosen) if each.here is not None)
+            sizes[each] += each.here.nbytes  # type: ignore[union-attr]
+        found = list(sizes)
+        return all(self._put(found[at], found[at].here) for at in to_put(list(sizes.values())))  # type: ignore[arg-type]
 
     def _submit(
         self, client: Client, now: int, program: int, name: str, sent: tuple[int | bytes | Range, ...],

@@ -116,8 +116,16 @@ class ArrayTable:
         """What these handles stand for, in their order. No entry is cut by an `edge`, which is an index of `handles`.
         Raises the fault of the first that is unusable."""
         folded = ranges.folded(handles, few=2)
-        self._cut(folded, edges)  # first of all: a handle may be named twice, and its entry cut by the second
         found: list[ArrayValue | ArrayValues] = []
+        for each in folded:
+            alone = self._held.get(each) if type(each) is int else None
+            if type(alone) is not ArrayValue:
+                break
+            found.append(alone)
+        else:
+            return found
+        self._cut(folded, edges)  # first of all: a handle may be named twice, and its entry cut by the second
+        found.clear()
         for each in folded:
             first, count = ranges.span(each)
             for handle, held in self._held.parts(first, count):
@@ -147,33 +155,32 @@ class ArrayTable:
     # --- entries come and go -------------------------------------------------------------------------------
 
     def keep(self, handle: int, value: ArrayValue | ArrayValues) -> None:
-        """Keeps an array, or several from this handle on. Raises StatusError if there is no room."""
-        self.check_room(value.count)
+        """Keeps an array, or several from this handle on, after `check_room` and `check_new`."""
         if isinstance(value, ArrayValues) and value.count == 1:
             value = value.alone()
         self._held.put(handle, value)
         self._number += value.count
-        self._seen(handle + value.count - 1)
+        last = handle + value.count - 1
+        if self._top < last < SERVER_MADE:
+            self._top = last
 
     def check_room(self, count: int) -> None:
-        if len(self) + count > self._most:
+        if self._number + len(self._faults) + count > self._most:
             raise StatusError(StatusCode.RESOURCE_EXHAUSTED, f"a session may have {self._most} arrays at a time")
 
-    def _seen(self, handle: int) -> None:
-        if self._top < handle < SERVER_MADE:
-            self._top = handle
-
-    def taken(self, first: int, count: int) -> int | None:
-        """The first of these handles of the client's that is in use, if any is."""
-        if first > self._top:
-            return None
-        return next((handle for handle in range(first, first + count) if handle in self), None)
+    def check_new(self, handles: Sequence[int]) -> None:
+        """Raises StatusError unless all are the client's to choose, and none is in use."""
+        if self._top < min(handles) and min(handles) > 0 and max(handles) < SERVER_MADE:
+            return
+        for handle in handles:
+            if not 0 < handle < SERVER_MADE or handle in self:
+                raise invalid(f"{handle} is not a handle for a new array: it is in use, or not the client's to choose")
 
     def poison(self, handle: int, fault: StatusError) -> None:
-        """Whatever uses this handle will end with this fault. One that is in use stays what it is."""
+        """Whatever uses this handle of the client's will end with this fault. One that is in use stays what it is."""
         if len(self) < self._most and handle not in self:
             self._faults[handle] = fault
-            self._seen(handle)
+            self._top = max(self._top, handle)
 
     def forget(self, handles: Sequence[int]) -> None:
         """In any order; a client drops arrays in the opposite order."""

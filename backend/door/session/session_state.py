@@ -142,7 +142,8 @@ class SessionState:
         if not handle:
             handle = self.new_handle()
         else:
-            self._check_new(handle, 1)
+            self.arrays.check_new((handle,))
+        self.arrays.check_room(1)
         self.arrays.keep(handle, ArrayValue(array_type, ref, memory))
         return handle
 
@@ -155,11 +156,9 @@ class SessionState:
         if not handles:
             handles = range(self.new_handle(count), self.new_handle(0))
         else:
-            folded = ranges.folded(handles, few=2)
-            if not ranges.once(folded):
+            if len(set(handles)) < count:
                 raise invalid("two results of a program have the same handle")
-            for first, several in map(ranges.span, folded):
-                self._check_new(first, several)
+            self.arrays.check_new(handles)
         self.arrays.check_room(count)
         if isinstance(refs, list):
             made = zip(handles, row.types, refs, row.sizes, strict=True)
@@ -173,11 +172,6 @@ class SessionState:
                 rest = values.part(several)
             self.arrays.keep(first, values)
         return handles
-
-    def _check_new(self, first: int, count: int) -> None:
-        wrong = self.arrays.taken(first, count) if 0 < first <= SERVER_MADE - count else first
-        if wrong is not None:
-            raise invalid(f"{wrong} is not a handle for a new array: it is in use, or not the client's to choose")
 
     def poison(self, handles: Iterable[int], fault: StatusError) -> None:
         """Whatever uses these handles will end with this fault. Handles that are in use stay what they are."""

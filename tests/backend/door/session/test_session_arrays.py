@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from backend.door.protocol.ifrt_shardings import ShardSpec
 from backend.door.session.memory_meter import MemoryMeter
-from backend.door.session.session_arrays import ArrayRow, ArrayTable, ArrayValue, ArrayValues
+from backend.door.session.session_arrays import SERVER_MADE, ArrayRow, ArrayTable, ArrayValue, ArrayValues
 from backend.door.session.session_devices import ArrayType, StatusError, invalid
 from backend.door.session.session_state import SessionLimits
 
@@ -105,15 +106,21 @@ def test_a_handle_that_stands_for_an_error_raises_it(table: ArrayTable) -> None:
     assert 30 not in table
 
 
-def test_handles_in_use_are_found(table: ArrayTable) -> None:
-    assert (table.taken(10, 10), table.taken(15, 10), table.taken(30, 5)) == (None, 20, None)
+@pytest.mark.parametrize(("handles", "wrong"), [(range(15, 25), 20), ((35, 0), 0), ((31, SERVER_MADE), SERVER_MADE)])
+def test_handles_for_new_arrays_are_not_in_use_and_the_clients(
+    table: ArrayTable, handles: Sequence[int], wrong: int
+) -> None:
+    table.check_new(range(10, 20))
+    table.check_new(range(30, 35))
+    with pytest.raises(StatusError, match=f"{wrong} is not a handle for a new array"):
+        table.check_new(handles)
 
 
 def test_there_are_no_more_than_may_be(table: ArrayTable, meter: MemoryMeter) -> None:
     for first in range(100, 190, 10):
         table.keep(first, several(meter))
     with pytest.raises(StatusError, match="a session may have 100 arrays"):
-        table.keep(500, several(meter, 1))
+        table.check_room(1)
 
 
 # --- the session ----------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ log = logging.getLogger("seaway.remote")
 T = TypeVar("T")
 NAMELESS = -(1 << 40)  # the name of a client's machine to itself; no peer uses it
 COPYING = 600.0  # seconds to wait for the offering thread to copy the contents
+CALLS_MADE = e.CallsMade()
 ROOM = 1 << 20  # bytes of a message that are not code
 TRIES_S = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds to wait after each call that failed
 
@@ -173,13 +174,13 @@ class Remote:
 
     def act(self, act: Callable[[Any, int], T]) -> T:
         """Calls `act` with the client; the resulting commands have been carried out when this returns."""
+        answer: T = self.node.turn(self._acted, act)
+        return answer
 
-        def turn() -> T:
-            answer = act(self.client, self.node.now())
-            self.node.feed(e.CallsMade())
-            return answer
-
-        return self.node.turn(turn)
+    def _acted(self, act: Callable[[Any, int], T]) -> T:
+        answer = act(self.client, time.monotonic_ns())
+        self.node.feed(CALLS_MADE)
+        return answer
 
     def awaited(self) -> str:
         """What the client has waited for longest, as text; "" if nothing is known."""

@@ -2,7 +2,7 @@
 
 node        runs one of core's machines in an asyncio loop, with its streams, its timer and its lock
 calls       makes and answers the calls beside the streams
-loopback    between machines of one process, without a stream
+near_lane   between machines of one process, without a stream
 clock_sync  the offset of each host's clock from the controller's
 traffic     counts messages and their contents
 """

@@ -1,6 +1,6 @@
 """One of core's machines on the network: its endpoint in an asyncio loop, its streams, its one timer, its lock.
 
-    user's thread, device threads --feed, post--> Node --Write--> Connection, or a near LoopbackLane
+    user's thread, device threads --feed, post--> Node --Write--> Connection, or a NearLane
     Connection, when bytes have come --> PacketReceived --> Node --other commands--> perform
 
 Any thread may call `feed`: the machine is only used under `lock`. What a turn of the machine says is written when the
@@ -24,9 +24,11 @@ from core.link import (
     ConnectionUp,
     Dial,
     Endpoint,
-    Frame,
+    Hand,
     HangUp,
     Hello,
+    NearDown,
+    NearUp,
     PacketReceived,
     PeerMoved,
     Write,
@@ -38,7 +40,7 @@ from core.protocol import effects as e
 from ..auth import READING, SLICE, Access, RefusalLogger, TurnGate
 from ..streams import Connection, LentReading, Load, StreamRefused, dial
 from ..wire import Address, Opening, Pass, framing, versions
-from .loopback import LoopbackLane
+from .near_lane import NearLane
 from .traffic import Traffic
 
 log = logging.getLogger("seaway.node")
@@ -83,14 +85,14 @@ class NetworkNode:
         self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self.directory: dict[str, str] = {}
-        self.near: dict[str, NetworkNode] = {}  # nodes of this loop, by name: reached without a stream
+        self.near: dict[str, NetworkNode] = {}  # nodes of this process, by name: reached without a stream
         self.passes: dict[str, str] = {}  # passes that this process was given: name -> proof
         self.contents: framing.Contents = b""
         self.carried = [0, 0]  # bytes of contents: received, sent
         self.traffic = Traffic()
         self._announced: dict[str, str] = {}
-        self._outboxes: dict[int, Connection | LoopbackLane] = {}
-        self._written: list[Connection] = []  # to be flushed when the turn is over
+        self._outboxes: dict[int, Connection | NearLane] = {}
+        self._written: list[Connection | NearLane] = []  # to be flushed when the turn is over
         self._turns = 0  # how many turns of the machine are inside each other
         self._readers = set[int]()  # threads that take frames: what these cause is written behind the last
         self._lent: dict[int, LentReading] = {}  # streams that another thread reads when it has nothing to do
@@ -144,34 +146,46 @@ class NetworkNode:
             self.loop.call_soon_threadsafe(self.feed, event)
 
     def feed(self, event: e.Event) -> None:
-        if not self.stopped:
-            try:
-                self.turn(lambda: self._carry_out(self.endpoint.handle(event, self.now())))
-            except Exception as error:
-                self._failed(error)
+        if self.stopped:
+            return
+        self._begin_turn()
+        try:
+            self._carry_out(self.endpoint.handle(event, time.monotonic_ns()))
+        except Exception as error:
+            self._failed(error)
+        finally:
+            self._end_turn()
 
-    def turn(self, act: Callable[[], T]) -> T:
+    def turn(self, act: Callable[..., T], *arguments: Any) -> T:
         """Calls `act` under the lock; then writes what it has said."""
-        with self.lock:
-            self._turns += 1
-            try:
-                found = act()
-            finally:
-                self._turns -= 1
-                written = self._written
-                later = self._turns or not written or threading.get_ident() in self._readers
-                if not later:
-                    self._written = []
-        if not later:
-            for connection in written:
-                connection.flush()
-        return found
+        self._begin_turn()
+        try:
+            return act(*arguments)
+        finally:
+            self._end_turn()
+
+    def _begin_turn(self) -> None:
+        self.lock.acquire()
+        self._turns += 1
+
+    def _end_turn(self) -> None:
+        self._turns -= 1
+        written = self._written
+        now = written and not self._turns and threading.get_ident() not in self._readers
+        if now:
+            self._written = []
+        self.lock.release()
+        if now:
+            for outbox in written:
+                outbox.flush()
 
     def _carry_out(self, effects: list[e.Command]) -> None:
         for effect in effects:
             match effect:
                 case Write():
                     self._write(effect)
+                case Hand():
+                    self._hand(effect)
                 case Dial(peer):
                     self._in_loop(self._want, peer)
                 case HangUp(peer, reason, breach):
@@ -216,13 +230,7 @@ class NetworkNode:
         outbox, packet = self._outboxes.get(write.peer), write.packet
         if outbox is None:
             return  # the connection was just lost: its ConnectionDown is on the way
-        if isinstance(outbox, LoopbackLane):
-            if isinstance(packet, Frame) and packet.message is not None:
-                for parcel in self.names.beside(write.peer, packet.message):
-                    outbox.put(parcel)
-                self.traffic.said_near(packet.message)
-            outbox.put(packet)
-            return
+        assert isinstance(outbox, Connection)
         self._written.append(outbox)
         if isinstance(packet, Hello) or packet.message is None:
             outbox.put(framing.PACKET, wire.encode_packet(packet))
@@ -239,6 +247,15 @@ class NetworkNode:
             contents = self._contents(message)
             self.carried[1] += message.nbytes
         outbox.put(framing.PACKET, wire.encode_packet(packet, self._encoded[1]), contents)
+
+    def _hand(self, hand: Hand) -> None:
+        outbox = self._outboxes.get(hand.peer)
+        if isinstance(outbox, NearLane):
+            self._written.append(outbox)
+            for said in self.names.beside(hand.peer, hand.message):
+                outbox.put(said)
+            self.traffic.said_near(hand.message)
+            outbox.put(hand.message)
 
     def connected(self, peer: int) -> bool:
         outbox = self._outboxes.get(peer)
@@ -349,15 +366,19 @@ class NetworkNode:
         self._lent[peer] = lent
 
     async def _connect_near(self, peer: int, near: NetworkNode) -> None:
-        """Runs a connection with a node of the same loop, which identifies this node as it would on a stream."""
+        """Runs lanes to and from a node of this process, which identifies this node as it would on a stream."""
         us = near.names.peer_of(*self.names.mine(peer))
         if us is None:
             self._failed(PermissionError(f"{self.names.mine(peer)[0]!r} is not known to that node"))
             return
-        there = LoopbackLane(self.loop, lambda parcel: near._take_near(us, here, parcel))
-        here = LoopbackLane(self.loop, lambda parcel: self._take_near(peer, there, parcel))
+        there = NearLane(self.loop, lambda said: near._take_near(us, here, said))
+        here = NearLane(self.loop, lambda said: self._take_near(peer, there, said))
+        here.put(NearUp(peer))
+        there.put(NearUp(us))
         near._up(us, here)
         self._up(peer, there)
+        there.flush()
+        here.flush()
         ends = [asyncio.ensure_future(lane.over.wait()) for lane in (here, there)]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -368,7 +389,7 @@ class NetworkNode:
             near._down(us, here)
             self._down(peer, there)
 
-    def _up(self, peer: int, outbox: Connection | LoopbackLane) -> None:
+    def _up(self, peer: int, outbox: Connection | NearLane) -> None:
         with self.lock:
             before = self._outboxes.get(peer)
             self._outboxes[peer] = outbox
@@ -376,25 +397,28 @@ class NetworkNode:
                 outbox.say(Address(name, address))
         if before is not None:
             before.close("the peer has given it up")
-        self.feed(ConnectionUp(peer))
+        if isinstance(outbox, Connection):
+            self.feed(ConnectionUp(peer))
         self._found(peer)
 
-    def _down(self, peer: int, outbox: Connection | LoopbackLane) -> None:
+    def _down(self, peer: int, outbox: Connection | NearLane) -> None:
         with self.lock:
             current = self._outboxes.get(peer) is outbox
             if current:
                 del self._outboxes[peer]
         if current:
-            self.feed(ConnectionDown(peer))
+            self.feed(ConnectionDown(peer) if isinstance(outbox, Connection) else NearDown(peer))
 
-    def _take_near(self, peer: int, back: LoopbackLane, parcel: Any) -> bool:
+    def _take_near(self, peer: int, back: NearLane, said: Any) -> bool:
         if self._outboxes.get(peer) is not back or self.stopped:
             return False
-        if isinstance(parcel, (Frame, Hello)):
-            self.traffic.near_in += isinstance(parcel, Frame) and parcel.message is not None
-            self.feed(PacketReceived(peer, parcel))
+        if isinstance(said, NearUp):
+            self.feed(said)
+        elif isinstance(said, (Address, Pass)):
+            self._hear(peer, said)
         else:
-            self._hear(peer, parcel)
+            self.traffic.near_in += 1
+            self.feed(e.MessageReceived(peer, said))
         return True
 
     def _arrived(self, peer: int, connection: Connection) -> None:
@@ -420,7 +444,8 @@ class NetworkNode:
             if number:
                 connection.silent = False
                 self.traffic.took(number, nbytes)
-            self.turn(lambda: None)  # writes
+            self._begin_turn()
+            self._end_turn()  # writes
 
     def _take(self, peer: int, frame: framing.StreamFrame) -> None:
         if frame.kind == framing.PACKET:

@@ -298,7 +298,8 @@ class Server:
 
     async def _cancel(self, request: call_messages.CancelCall) -> call_messages.CancelReply:
         """Cancels runs as if their client had asked for it."""
-        with self.node.lock:
+
+        def cancel() -> call_messages.CancelReply:
             clients = self.controller.snapshot().clients
             found = [each for each in clients if request.client in (str(each.number), each.name)]
             if len(found) != 1:
@@ -309,6 +310,8 @@ class Server:
             for run in reversed(runs):  # runs that wait for another one come first
                 self.node.feed(e.MessageReceived(client.peer, m.Cancel(run)))
             return call_messages.CancelReply(client.number, tuple(runs))
+
+        return self.node.turn(cancel)
 
     def serves(self, service: str) -> bool | None:
         """Whether the controller or an island serves, for the health service."""

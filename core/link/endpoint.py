@@ -15,6 +15,9 @@ and both go on with new links. A late frame of an old link is never taken for on
     the peer's link is not the one before       end the old link (Disconnected) and start a new one
     the peer names another link than mine       it does not know mine yet: wait for its next Hello
     both agree                                  the link is up; if it is new: Connected
+
+A peer of the same process is *near* from `NearUp` to `NearDown`: it needs no link. Messages to it are `Hand`ed over
+as objects, and its messages come as the events that the machine takes.
 """
 
 from __future__ import annotations
@@ -72,6 +75,18 @@ class PacketReceived(p.Event, frozen=True):
     packet: Packet
 
 
+class NearUp(p.Event, frozen=True):
+    """This peer is in the same process: what is handed over arrives once and in order."""
+
+    peer: int
+
+
+class NearDown(p.Event, frozen=True):
+    """Nothing more comes from this near peer, and nothing reaches it."""
+
+    peer: int
+
+
 class Dial(p.Command, frozen=True):
     """Keep trying to connect to this peer until ConnectionUp, and again after each ConnectionDown, until HangUp."""
 
@@ -86,6 +101,13 @@ class Write(p.Command, frozen=True):
 
     peer: int
     packet: Packet
+
+
+class Hand(p.Command, frozen=True):
+    """Hand this message to a near peer, in the order of these commands."""
+
+    peer: int
+    message: msgspec.Struct
 
 
 class HangUp(p.Command, frozen=True):
@@ -132,6 +154,7 @@ class Endpoint:
         self._homes = homes
         self._reach = reach
         self._peers: dict[int, Peer] = {}
+        self._near: set[int] = set()  # peers without a link
         self._heap: list[tuple[int, int]] = []  # (wake-up, peer); a stale entry only causes an early wake-up
         self._due: int | None = None  # what `next_wakeup` last returned
         self._events: deque[p.Event] = deque()  # for the machine
@@ -148,21 +171,11 @@ class Endpoint:
         self._out = []
         if self._due is not None and now - self._due > self._lease // 8:
             self._excuse_silence(now)
-        match event:
-            case PacketReceived():
-                self._packet(event.peer, event.packet, now)
-            case ConnectionUp():
-                self._connection_up(event.peer, now)
-            case ConnectionDown():
-                self._connection_down(event.peer, now)
-            case p.Wakeup():
-                self._wakeup(now)
-            case PeerMoved():
-                self._end(event.peer, "it began anew elsewhere", now, anew=True)
-            case p.Malformed():
-                self._end(event.peer, event.reason, now, "malformed")
-            case _:
-                self._events.append(event)
+        act = ACTS.get(type(event))
+        if act is None:
+            self._events.append(event)
+        else:
+            act(self, event, now)
         self._run(now)
         return self._out
 
@@ -186,7 +199,7 @@ class Endpoint:
         return self._lease // 2
 
     def linked(self, peer: int) -> bool:
-        return peer in self._peers
+        return peer in self._peers or peer in self._near
 
     def keeps_ours(self, peer: int) -> bool:
         """Whether the connection that this end dialled is kept, if two hosts have dialled each other.
@@ -216,6 +229,9 @@ class Endpoint:
             self._out.append(p.Send((number,), message))
             self._events.append(p.MessageReceived(number, message))
             return
+        if number in self._near:
+            self._out.append(Hand(number, message))
+            return
         peer = self._peers.get(number)
         if peer is None:
             if self._reach(number) == "drop":
@@ -225,7 +241,8 @@ class Endpoint:
 
     # --- the connections' side --------------------------------------------------------------------------
 
-    def _packet(self, number: int, packet: Packet, now: int) -> None:
+    def _packet(self, event: PacketReceived, now: int) -> None:
+        number, packet = event.peer, event.packet
         peer = self._peers.get(number)
         if peer is None:
             return  # from a connection that this end has closed
@@ -234,18 +251,40 @@ class Endpoint:
         else:
             self._carry_out(number, peer, peer.link.frame_came(packet, now), now)
 
-    def _connection_up(self, number: int, now: int) -> None:
+    def _connection_up(self, event: ConnectionUp, now: int) -> None:
+        number = event.peer
         peer = self._peers.get(number) or self._begin(number, now)
         if peer.up:
             peer.link.disconnected(now)
         peer.up = True
         self._out.append(Write(number, Hello(peer.mine, peer.theirs)))
 
-    def _connection_down(self, number: int, now: int) -> None:
-        peer = self._peers.get(number)
+    def _connection_down(self, event: ConnectionDown, now: int) -> None:
+        peer = self._peers.get(event.peer)
         if peer is not None and peer.up:
             peer.up = False
-            self._carry_out(number, peer, peer.link.disconnected(now), now)
+            self._carry_out(event.peer, peer, peer.link.disconnected(now), now)
+
+    def _near_up(self, event: NearUp, now: int) -> None:
+        number = event.peer
+        peer = self._peers.pop(number, None)
+        if number in self._near or (peer is not None and peer.theirs):
+            self._events.append(p.Disconnected(number, ANEW, True))
+            self._run(now)
+        elif peer is not None:  # the machine has spoken already
+            self._out += [Hand(number, message) for message in peer.link.unacknowledged]
+        self._near.add(number)
+        self._events.append(p.Connected(number))
+
+    def _near_down(self, event: NearDown, now: int) -> None:
+        if event.peer in self._near:
+            self._end(event.peer, "it has ended", now)
+
+    def _moved(self, event: PeerMoved, now: int) -> None:
+        self._end(event.peer, "it began anew elsewhere", now, anew=True)
+
+    def _malformed(self, event: p.Malformed, now: int) -> None:
+        self._end(event.peer, event.reason, now, "malformed")
 
     def _hello(self, number: int, peer: Peer, hello: Hello, now: int) -> None:
         if not peer.up:
@@ -280,14 +319,16 @@ class Endpoint:
 
     def _end(self, number: int, reason: str, now: int, breach: str = "", anew: bool = False) -> None:
         """End this link for good, and tell the machine."""
-        if number in self._peers:
+        if self.linked(number):
             self._drop(number, reason, breach)
             self._events.append(p.Disconnected(number, reason, anew))
             if number in self._homes:
                 self._begin(number, now)
 
     def _drop(self, number: int, reason: str, breach: str) -> None:
-        if self._peers.pop(number, None) is not None:
+        if self.linked(number):
+            self._peers.pop(number, None)
+            self._near.discard(number)
             self._out.append(HangUp(number, reason, breach))
 
     # --- links ------------------------------------------------------------------------------------------
@@ -320,7 +361,7 @@ class Endpoint:
             peer.due = due
             heappush(self._heap, (due, number))
 
-    def _wakeup(self, now: int) -> None:
+    def _wakeup(self, event: p.Wakeup, now: int) -> None:
         while self._heap and self._heap[0][0] <= now:
             due, number = heappop(self._heap)
             peer = self._peers.get(number)
@@ -331,6 +372,12 @@ class Endpoint:
         if machine is not None and machine <= now:
             self._events.append(p.Wakeup())
 
+
+ACTS: dict[type[p.Event], Callable[[Endpoint, Any, int], None]] = {
+    PacketReceived: Endpoint._packet, ConnectionUp: Endpoint._connection_up, ConnectionDown: Endpoint._connection_down,
+    p.Wakeup: Endpoint._wakeup, NearUp: Endpoint._near_up, NearDown: Endpoint._near_down, PeerMoved: Endpoint._moved,
+    p.Malformed: Endpoint._malformed,
+}  # fmt: skip  # other events are the machine's
 
 # --- the three kinds of process: they differ in which peers they dial ------------------------------------------------
 

@@ -22,6 +22,7 @@ no connection goes on carrying them if nothing goes back.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 import msgspec
 
@@ -193,6 +194,11 @@ class Link:
         self._received_at = min(now, self._received_at + silence)
         self._reached_at = min(now, self._reached_at + silence)
         self._excused = True
+
+    @property
+    def unacknowledged(self) -> Iterable[msgspec.Struct]:
+        """Messages that the peer may not have."""
+        return self._unacked
 
     # --- shared by several events
 

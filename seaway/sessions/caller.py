@@ -1,7 +1,7 @@
 """One client of a session. User calls become calls of core's client; core's replies update runs, buffers and fetches.
 
 Large arguments are put first; small ones travel in the call. Buffers whose arrays are no longer referenced are released
-in groups, together with the next call or before a wait, so that releasing them does not double the messages.
+in groups: with the next call, or when a wait lasts, so that releasing them does not double the messages.
 """
 
 from __future__ import annotations
@@ -342,16 +342,17 @@ class Caller:
         self._retried.say()
 
     def _wait(self, over: Callable[[], bool], what: str) -> None:
-        self.flush()
         if not self.closed:
-            self._port.wait(over, f"client {self.name!r} waits for {what}")
+            late = self._dropped.release_all if self._dropped else None
+            self._dropped.waits()
+            self._port.wait(over, f"client {self.name!r} waits for {what}", late)
         elif not over():
             raise SessionClosed(f"the session was closed before {what} had come; wait for it inside the `with`")
 
     # --- giving back --------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Release all unreferenced buffers. Done before a wait, since the awaited run may need their memory."""
+        """Release all unreferenced buffers."""
         if self._dropped and not self.closed:
             self._port.note(self._dropped.release_all)
         self._dropped.waits()

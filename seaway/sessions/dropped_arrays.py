@@ -2,7 +2,7 @@
 
 A finaliser may run at any moment, so it only leaves a name (`names`). So does a user who gives up an array
 (`given_up`), whose finaliser comes later. The names are looked at within a call, where those that were held are
-counted. They are released with a call when they are many, or before a wait, since the awaited run may need their
+counted. They are released with a call when they are many, or while a wait lasts, since the awaited run may need their
 memory. A program that waits will wait again, and a release by itself costs as much as a call. So the calls that follow
 a wait take along whatever was dropped before them.
 Neighbours: `array_groups`, whose finalisers leave names; `caller`.

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from .arrays import Array
 
 T = TypeVar("T")
+LATE = 2_000_000  # nanoseconds of a wait, after which what was dropped before is released
 Act = Callable[[Client, int], T | Blocked]  # may run more than once, until it is not blocked
+Late = Callable[[Client, int], object]
 Submitted = Callable[["Graph", Sequence[Any], Sequence["Array"]], None]
 
 
@@ -53,8 +55,9 @@ class Port(Protocol):
     def note(self, act: Callable[[Client, int], object]) -> None:
         """Make a call of the library's own, which takes no simulated time of the user's thread."""
 
-    def wait(self, over: Callable[[], bool], what: str) -> None:
-        """Let time pass until `over()`, which only effects passed to `tell` change. `what`: for a message on a hang."""
+    def wait(self, over: Callable[[], bool], what: str, late: Late | None = None) -> None:
+        """Let time pass until `over()`, which only effects passed to `tell` change. `what`: for a message on a hang.
+        `late`: as in `note`, if it lasts longer than `LATE`."""
 
     def sleep(self, nanoseconds: int) -> None: ...
 

@@ -23,7 +23,7 @@ from core.protocol import Command, LogLine, Unblocked
 from ...errors import TimedContents
 from ...specs import avals
 from ..array_groups import ClientBuffer
-from ..port import Act, Submitted, check_open
+from ..port import LATE, Act, Late, Submitted, check_open
 from .interrupts import SHIELD
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOOK = 1.0  # seconds between checks of the connection during a wait
-LATE = 10.0  # seconds after which a wait is logged; then after twice as many, and so on
+LONG = 10.0  # seconds after which a wait is logged; then after twice as many, and so on
 
 log = logging.getLogger("seaway")
 
@@ -98,26 +98,29 @@ class RealPort:
 
     # --- waiting ----------------------------------------------------------------------------------------------
 
-    def wait(self, over: Callable[[], bool], what: str) -> None:
+    def wait(self, over: Callable[[], bool], what: str, late: Late | None = None) -> None:
         self._last = ""
         bell = allocate_lock()
         bell.acquire()
         self._waiters.append(bell)
         begun = looked = time.monotonic()
-        late = LATE
+        complain = LONG
         try:
             while not over():
                 self._driver.check()
-                bell.acquire(timeout=LOOK)
+                rung = bell.acquire(timeout=LOOK if late is None else LATE / 1e9)
+                if late is not None and not rung:
+                    self.note(late)
+                    late = None
                 now = time.monotonic()
                 if now - looked < LOOK:
                     continue
                 looked = now
                 self._look(now)
                 self.tick()
-                if now - begun >= late:
+                if now - begun >= complain:
                     log.warning("%s", self._why(what, now - begun))
-                    late *= 2
+                    complain *= 2
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(f"seaway: {self._why(what, time.monotonic() - begun)}")
             raise

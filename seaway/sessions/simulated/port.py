@@ -10,7 +10,7 @@ from core.protocol import Command, OpenRecv, Unblocked
 from sim.hosts import SimClient
 
 from ..array_groups import ClientBuffer
-from ..port import Act, Submitted, check_open
+from ..port import LATE, Act, Late, Submitted, check_open
 from .simpy_processes import SessionProcess, may_wait
 from .values import Values
 
@@ -72,9 +72,15 @@ class SimPort:
         with self._turns.held():
             self._client.act(act)
 
-    def wait(self, over: Callable[[], bool], what: str) -> None:
+    def wait(self, over: Callable[[], bool], what: str, late: Late | None = None) -> None:
         may_wait(self._client.sim.env, what)
+        if late is not None:
+            self._client.sim.clock.at(self._client.sim.now + LATE, self._late, over, late)
         self._turns.wait(over, what, self)
+
+    def _late(self, over: Callable[[], bool], late: Late) -> None:
+        if not over():
+            self._client.act(late)
 
     def sleep(self, nanoseconds: int) -> None:
         """For a look at whether something is ready. A SimPy process looks without letting time pass."""

@@ -15,8 +15,11 @@ from core.link.endpoint import (
     ConnectionUp,
     Dial,
     Endpoint,
+    Hand,
     HangUp,
     Hello,
+    NearDown,
+    NearUp,
     PacketReceived,
     PeerMoved,
     Reach,
@@ -349,6 +352,44 @@ def test_law_each_message_once_and_in_order_whatever_connections_do(steps: list[
     pair.flow()
     for me in (0, 1):
         assert pair.machines[me].heard == ["connected", *said[1 - me]]
+
+
+def handed(effects: list[p.Command]) -> list[int]:
+    return [each.message.run for each in effects if isinstance(each, Hand) and isinstance(each.message, p.Cancel)]
+
+
+def test_messages_to_a_near_peer_are_handed_over_without_a_link() -> None:
+    pair = Pair()
+    pair.say(0, 1)  # there is a link meanwhile
+    pair.feed(0, NearUp(1))
+    pair.say(0, 2, 3)
+    pair.feed(0, p.MessageReceived(1, p.Cancel(4)))
+    assert handed(pair.seen[0]) == [1, 2, 3]
+    assert pair.machines[0].heard == ["connected", 4]
+    assert pair.ends[0].linked(1)
+    pair.wait(20 * LEASE)
+    assert pair.machines[0].heard == ["connected", 4]  # there is no lease
+
+
+def test_a_near_peer_that_ends_is_gone_and_may_come_again() -> None:
+    pair = Pair("drop")
+    pair.feed(0, NearUp(1))
+    pair.feed(0, NearDown(1))
+    pair.feed(0, NearDown(1))
+    pair.say(0, 1)
+    pair.feed(0, NearUp(1))
+    pair.feed(0, NearUp(1))  # by another way: what was said on the one before may be lost
+    pair.say(0, 2)
+    assert pair.machines[0].heard == ["connected", "it has ended", "connected", "it began anew", "connected"]
+    assert handed(pair.seen[0]) == [2]
+
+
+def test_a_near_peer_that_the_machine_closes_is_hung_up() -> None:
+    pair = Pair("drop")
+    pair.feed(0, NearUp(1))
+    pair.feed(0, SayNow((p.Close(1, "enough", ""),)))
+    assert pair.seen[0] == [HangUp(1, "enough")]
+    assert not pair.ends[0].linked(1)
 
 
 @given(STEPS, st.lists(st.tuples(st.integers(0, 60), st.integers(0, 1)), max_size=4))

@@ -22,7 +22,7 @@ from seaway.dashboard import LiveSource
 from seaway.graph.signature import Signature
 from seaway.sessions import caller
 from seaway.sessions.array_groups import ClientBuffer
-from seaway.sessions.port import Driver, Port, Submitted
+from seaway.sessions.port import Driver, Late, Port, Submitted
 
 two = sw.slice(devices=2)
 step = sw.synthetic("step", devices=two, duration="1us")
@@ -95,8 +95,10 @@ class LoopbackPort:
         act(self.client, self.time)
         self._feed(p.CallsMade())
 
-    def wait(self, over: Callable[[], bool], what: str) -> None:
+    def wait(self, over: Callable[[], bool], what: str, late: Late | None = None) -> None:
         self.waits.append(what)
+        if late is not None and not over():
+            self.note(late)
         while not over():
             self.answer()
 

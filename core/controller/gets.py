@@ -44,11 +44,16 @@ class Gets(ControllerModule):
             return f"it gets buffer {call.buffer}, which it does not hold"
         if named.blame is not None:
             self._outbox.note(session.peer, Refused("get", call.request, named.blame))
-        elif named.buffer >= 0 and named.ready:
+        elif named.buffer >= 0 and (named.ready or self._on_its_way(named.buffer)):
             self._send(session, call, named, now)
         else:
             named.gets.append((session, call))
         return None
+
+    def _on_its_way(self, buffer: int) -> bool:
+        """Whether the step that makes it is in the order: hosts send it as soon as it is there."""
+        record = self._buffers.all[buffer]
+        return record.made and record.exact and not record.sources
 
     def ready(self, named: BufferName, now: int) -> None:
         """Answer the gets that waited for a buffer: it has contents now, or never will."""

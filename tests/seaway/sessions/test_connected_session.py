@@ -158,7 +158,7 @@ def test_a_deadline_is_converted_to_the_clock_of_core(shared: sw.Session) -> Non
 
 
 def test_a_long_wait_logs_what_it_waits_for(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(port, "LATE", 0.5)
+    monkeypatch.setattr(port, "LONG", 0.5)
     monkeypatch.setattr(port, "LOOK", 0.1)
     with sw.local(hosts=2, devices_per_host=2, platform="timed", config={"window": 2}):
         quick(sw.synthetic("long", devices=ALL, duration="1s")(ZERO)).block_until_ready()
@@ -190,7 +190,7 @@ class OnLog(logging.Handler):
 def stopped_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A session whose hosts have just been stopped, and their process. While a client waits, the log gives the reason
     more often."""
-    monkeypatch.setattr(port, "LATE", 0.5)
+    monkeypatch.setattr(port, "LONG", 0.5)
     monkeypatch.setattr(port, "LOOK", 0.1)
     with sw.local(hosts=2, devices_per_host=2, platform="timed") as session:
         driver: Any = session.driver

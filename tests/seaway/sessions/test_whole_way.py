@@ -1,0 +1,55 @@
+"""How many of our functions a call that is waited for passes through in the user's process, in all its threads."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+import numpy as np
+import pytest
+
+import seaway as sw
+
+ROOT = __file__.partition(f"{os.sep}tests{os.sep}")[0] + os.sep
+CALLS = 50
+INLINED = ("<listcomp>", "<dictcomp>", "<setcomp>")  # which Python 3.11 calls
+
+
+class Counting:
+    """Counts calls of our functions, in threads that begin while it is installed."""
+
+    def __init__(self) -> None:
+        self.number, self.on = 0, False
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        if self.on and event == "call" and frame.f_code.co_filename.startswith(ROOT):
+            self.number += frame.f_code.co_name not in INLINED
+
+
+@pytest.fixture
+def counting() -> Iterator[Counting]:
+    found = Counting()
+    threading.setprofile(found)
+    sys.setprofile(found)
+    yield found
+    sys.setprofile(None)
+    threading.setprofile(None)  # type: ignore[arg-type]
+
+
+def test_a_call_that_is_waited_for_is_short_in_the_users_process(counting: Counting) -> None:
+    step = sw.jit(lambda x: x + 1, devices=1)
+    with sw.local():
+        x = step(np.float32(0))
+        for _ in range(CALLS):
+            x = step(x)
+            x.block_until_ready()
+        counting.on = True
+        for _ in range(CALLS):
+            x = step(x)
+            x.block_until_ready()
+        counting.on = False
+        assert float(x) == 2 * CALLS + 1
+    assert 100 < counting.number / CALLS < 345

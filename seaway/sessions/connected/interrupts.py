@@ -22,12 +22,14 @@ class InterruptShield:
         self._pending: tuple[int, FrameType | None] | None = None
         self._before: Handler | None = None
         self._users = 0
+        self._main = 0  # the main thread's identity, once there was a session
 
     def raise_up(self) -> None:
         """A session begins: install the handler. Only the main thread can, and only it is ever interrupted."""
         if threading.current_thread() is not threading.main_thread():
             return
         self._users += 1
+        self._main = threading.get_ident()
         before = signal.getsignal(signal.SIGINT)
         if self._users == 1 and callable(before):
             self._before = before
@@ -52,13 +54,13 @@ class InterruptShield:
             signal.default_int_handler(number, frame)
 
     def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
+        if threading.get_ident() == self._main:
             self._depth += 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        if threading.current_thread() is not threading.main_thread():
+        if threading.get_ident() != self._main:
             return
         self._depth -= 1
         if not self._depth and self._pending is not None:

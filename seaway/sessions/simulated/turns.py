@@ -84,7 +84,10 @@ class ThreadTurns:
         if self._line or self._timed or self.visited:
             self._wait(me, None, what, when)
         else:  # no other thread can go on meanwhile
-            self._sim.clock.run_to(when)
+            try:
+                self._sim.clock.run_to(when)
+            except Unannounced as trouble:
+                raise Stalled(str(trouble)) from None
         self._inside = False
 
     def wait(self, over: Callable[[], bool], what: str, source: object = None) -> None:

@@ -106,7 +106,7 @@ def test_a_fault_that_nobody_announced_is_refused_after_contents_went_together()
     step = sw.synthetic("step", devices=sw.slice(devices=16), duration="2ms", allreduce="4B")
 
     def loss(simulation: Any) -> Any:
-        yield simulation.env.timeout(50 * MS)
+        yield simulation.env.timeout(51 * MS)
         simulation.trouble.crash_host(1)
 
     def run() -> None:

@@ -41,6 +41,7 @@ class ContentTransfers:
         # made for the first contents; the controller has numbered us then
         self._transfer: Transfer | None = None
         self._gets: dict[int, p.GetStarted] = {}  # by transfer, while its contents come
+        self._unexplained: set[int] = set()  # of these: a host could not send since another failed; it will be told why
         self._puts: dict[int, int] = {}  # transfer -> buffer, while its contents go
         self._hosts_met: dict[int, None] = {}  # hosts that know us by that number
         self.said: list[Any] = []  # in this turn, of contents
@@ -112,7 +113,7 @@ class ContentTransfers:
             self._drop_puts((refused.name,), refused.blame, now)
         elif refused.what in ("get", "sending"):
             for transfer in [each for each, coming in self._gets.items() if coming.request == refused.name]:
-                self._tell(p.DropTransfer(transfer, refused.blame, ()), now)
+                self._drop_get(transfer, refused.blame, now)
 
     def _spoilt(self, told: p.BuffersReady, now: int) -> None:
         if told.blame is not None:
@@ -129,7 +130,15 @@ class ContentTransfers:
         if not event.anew:
             blame = p.Blame("client-lost", f"the controller is unreachable: {self._state.why_away}")
         for transfer in list(self._gets):
-            self._tell(p.DropTransfer(transfer, blame, ()), now, again=event.anew)
+            self._drop_get(transfer, blame, now, again=event.anew)
+
+    def _drop_get(self, transfer: int, blame: p.Blame, now: int, again: bool = True) -> None:
+        held = transfer in self._unexplained
+        self._unexplained.add(transfer)  # what comes now is final
+        if held:
+            self._do(p.Received(transfer, blame), again)
+        else:
+            self._tell(p.DropTransfer(transfer, blame, ()), now, again)
 
     def _numbered(self, note: p.Opened, now: int) -> None:
         """The controller has given this client a number. If it had another, the session is another one. Hosts would
@@ -165,7 +174,12 @@ class ContentTransfers:
         elif isinstance(effect, p.Close):
             effect = p.Close(p.peer_of(effect.peer), effect.reason)
         elif isinstance(effect, p.Received) and effect.transfer in self._gets:
-            coming, blame = self._gets.pop(effect.transfer), effect.blame
+            blame = effect.blame
+            if blame is not None and blame.code in p.OF_ANOTHER and effect.transfer not in self._unexplained:
+                self._unexplained.add(effect.transfer)
+                return
+            self._unexplained.discard(effect.transfer)
+            coming = self._gets.pop(effect.transfer)
             if self._retries.get_ended(coming.request, blame, again) and blame is not None:
                 effect = p.GetAgain(coming.request, effect.transfer, blame)
             else:

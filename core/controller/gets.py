@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from ..memory import Buffers
 from ..model import Layout, Shards, Spans
-from ..protocol import Blame, Get, GetAccepted, Refused, SendStep
+from ..protocol import OF_ANOTHER, Blame, Get, GetAccepted, Refused, SendStep
 from ..transfer import ALL, senders_to_client
 from .admission import Admission
 from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
-from .records import BufferName, ClientRecord, InFlight
+from .records import BufferName, ClientRecord, InFlight, WaitingGet
 from .state import ControllerModule, State
 from .trace_rows import Tracing
 
+BROKEN = Blame("world", "connections between hosts broke while this was made")
 KEPT = 64  # layouts whose senders are remembered: a loop reads arrays of a few kinds
 
 
@@ -47,7 +48,7 @@ class Gets(ControllerModule):
         elif named.buffer >= 0 and (named.ready or self._on_its_way(named.buffer)):
             self._send(session, call, named, now)
         else:
-            named.gets.append((session, call))
+            named.gets.append(WaitingGet(session, call))
         return None
 
     def _on_its_way(self, buffer: int) -> bool:
@@ -60,8 +61,11 @@ class Gets(ControllerModule):
         if named.blame is not None:
             self._refs.refuse_gets(named, named.blame)
         gets = named.take_gets()
-        for session, call in gets:
-            self._send(session, call, named, now)
+        for each in gets:
+            if each.sent:
+                self._outbox.note(each.session.peer, Refused("sending", each.call.request, BROKEN))
+            else:
+                self._send(each.session, each.call, named, now)
         if gets and named.released and not named.gets:
             self._refs.drop(named)
 
@@ -70,7 +74,7 @@ class Gets(ControllerModule):
         record = self._buffers.all[buffer]
         layout = record.layout
         if record.state in ("spilling", "spilled", "restoring"):
-            named.gets.append((session, call))
+            named.gets.append(WaitingGet(session, call))
             self._admission.bring_back(named, now)
             return
         if call.shard != ALL and not 0 <= call.shard < Shards(layout).count:
@@ -112,5 +116,11 @@ class Gets(ControllerModule):
 
     def over(self, entry: InFlight) -> None:
         if entry.blame is not None and entry.session is not None:
-            self._outbox.note(entry.session.peer, Refused("sending", entry.request, entry.blame))
+            blame, named = entry.blame, self._refs.named(entry.buffer)
+            if blame.code in OF_ANOTHER and named is not None and named.blame is None and not named.ready:
+                named.gets.append(WaitingGet(entry.session, Get(entry.request, named.name), True))
+            else:
+                if blame.code in OF_ANOTHER:
+                    blame = (named.blame if named is not None else None) or BROKEN
+                self._outbox.note(entry.session.peer, Refused("sending", entry.request, blame))
         self._refs.transfer_over(entry.buffer)

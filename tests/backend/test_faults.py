@@ -101,41 +101,7 @@ async def test_a_controller_that_pauses_longer_than_a_lease_does_not_claim_a_res
         assert (await found.ready())["incarnation"] == 0
 
 
-async def test_a_controller_that_is_told_to_end_does_so_without_an_error(tmp_path: Path) -> None:
-    async with real(tmp_path, hosts=1) as found:
-        user = found.user()
-        program = user.call(lambda client, now: client.register(chain(300, 2), now))
-        run = await begun(found, user, program)
-        found.controller.signal(signal.SIGTERM)
-        assert (await user.ended(run.run)).blame is None  # runs under way end first
-        assert await found.controller.ended() == 0
-        assert "Traceback" not in found.controller.said()
-
-
 # --- hosts --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.full
-async def test_a_killed_host_fails_its_runs_and_another_host_takes_its_place(tmp_path: Path) -> None:
-    async with real(tmp_path, lease=2.5) as found:
-        user = found.user()
-        short, long = register(user, 2), endless(user)
-        kept = user.submit(short, TINY)
-        assert (await user.ended(kept.run)).blame is None
-        run = await begun(found, user, long)
-        found.agents[1].kill()
-        ended = await user.ended(run.run)
-        assert ended.blame is not None
-        assert (ended.blame.code, ended.blame.host, ended.blame.program) == ("host-lost", 1, "chain")
-        found.agent(1)
-        await found.ready(epoch=1)
-        await runs(user, short)
-        lost = user.submit(short, kept.results[0])
-        ended = await user.ended(lost.run)
-        assert ended.blame is not None
-        assert ended.blame.code == "host-lost"
-        user.call(lambda client, now: client.release(kept.results, now))
-        assert not user.failures
 
 
 async def test_a_host_that_pauses_for_less_than_its_lease_loses_nothing(tmp_path: Path) -> None:
@@ -216,38 +182,6 @@ def test_an_agent_that_never_found_a_controller_ends_when_it_is_told_to(
             assert "Traceback" not in agent.said()
         finally:
             agent.end()
-
-
-NO_PLACE = [
-    (("--devices", "3", "--host", "0"), "agent 'x' has 3 devices, but hosts of island 'i0' have 2"),
-    (("--devices", "3"), "the cluster has no free host with 3 devices"),
-    (("--island", "i9"), "no island is called 'i9'"),
-    (("--island", "i1", "--host", "0"), "host 0 is one of island 'i0', not of 'i1'"),
-    (("--host", "7"), "there is no host 7: the cluster has hosts 0-1"),
-    (("--name", "host-0"), "an agent named 'host-0' is here already"),
-    (("--host", "0"), "host 0 is here already: agent 'host-0'"),
-]
-
-
-@pytest.mark.full
-async def test_an_agent_without_a_place_in_the_cluster_is_told_why_in_one_line(tmp_path: Path) -> None:
-    async with real(tmp_path, hosts=1, islands=2) as found:
-        given = ("--controller", found.address, "--platform", "timed", "--devices", "2", "--name", "x")
-        strangers = [
-            found.program(f"stranger-{number}", "agent", *given, *words) for number, (words, _) in enumerate(NO_PLACE)
-        ]
-        for stranger, (_, says) in zip(strangers, NO_PLACE, strict=True):
-            assert await stranger.ended() == 2
-            (line,) = [line for line in stranger.said().splitlines() if line]
-            assert says in line
-        await runs_for(found, 1)
-
-
-async def runs_for(found: Real, length: int) -> None:
-    """Check that other clients are not affected."""
-    user = found.user("bob")
-    program = user.call(lambda client, now: client.register(chain(length, 2), now))
-    await runs(user, program)
 
 
 # --- clients ------------------------------------------------------------------------------------------------------

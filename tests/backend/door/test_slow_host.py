@@ -17,7 +17,7 @@ from experiments.bench.frame.deployed import Deployed
 from experiments.bench.frame.door_server import on_cluster
 
 from .cluster.test_cluster_ends import LEASE, PARTS
-from .jax_programs import held, program, until
+from .jax_programs import await_nothing_held, held, program, until
 
 STOPPED, RUNS = 0.2, 0.05  # seconds: so it has a fifth of its time
 CALLS = (
@@ -104,4 +104,4 @@ def test_a_crash_beside_a_slow_host_ends_calls_by_name_and_the_program_goes_on(w
         until(lambda: not held(cluster)["buffers"], lambda: f"kept for nobody: {held(cluster)}")
         found.go_on()
         assert found.process.wait(60) == 0
-        until(lambda: not any(held(cluster).values()), lambda: f"left over: {held(cluster)}")
+        await_nothing_held(cluster)

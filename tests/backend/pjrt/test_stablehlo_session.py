@@ -100,72 +100,6 @@ def test_a_program_runs_on_any_devices_in_any_order(session: Session, picks: tup
     session.run(work)
 
 
-def test_a_sharded_matmul_spans_both_hosts(session: Session) -> None:
-    takes, makes = [value((8, 16), ("", "x")), value((16, 8), ("x", ""))], [value((8, 8))]
-    a, b = np.random.default_rng(0).random((2, 8, 16)).astype(np.float32)
-    everywhere = range(DEVICES)
-
-    async def work(client: RawClient) -> None:
-        program = lowered(lambda x, y: x @ y, (DEVICES,), takes, makes)
-        number = await client.program(program, everywhere, takes, makes)
-        x, y = await client.put(takes[0], everywhere, a), await client.put(takes[1], everywhere, b.T)
-        (made,) = await client.run(number, x, y)
-        np.testing.assert_allclose(await client.get(made), a @ b.T, rtol=1e-5)
-
-    session.run(work)
-
-
-def test_an_argument_may_be_given_away_or_kept_by_programs_with_the_same_code(session: Session) -> None:
-    everywhere = range(DEVICES)
-
-    async def work(client: RawClient) -> None:
-        program = lowered(lambda x, y: x + y, (DEVICES,), [SPLIT, SPLIT], [SPLIT], donate_argnums=0)
-        keeping = await client.program(program, everywhere, [SPLIT, SPLIT], [SPLIT], name="keeping")
-        giving = await client.program(program, everywhere, [SPLIT, SPLIT], [SPLIT], donate=(0,), name="giving")
-        x, y = await client.put(SPLIT, everywhere, ARRAY), await client.put(SPLIT, everywhere, ARRAY + 1)
-        for _ in range(2):
-            (made,) = await client.run(keeping, x, y)
-            np.testing.assert_array_equal(await client.get(made), ARRAY * 2 + 1)
-        np.testing.assert_array_equal(await client.get(x), ARRAY)
-        (made,) = await client.run(giving, x, y)
-        np.testing.assert_array_equal(await client.get(made), ARRAY * 2 + 1)
-        np.testing.assert_array_equal(await client.get(y), ARRAY + 1)
-        with pytest.raises(Exception, match=r"gave|donat|released|holds"):
-            await client.run(keeping, x, y)
-
-    session.run(work)
-
-
-def test_literals_are_arguments(session: Session) -> None:
-    async def work(client: RawClient) -> None:
-        number = await client.program(lowered(lambda x: x + 1, (1,), [WHOLE]), [2], [WHOLE], [WHOLE])
-        (made,) = await client.run(number, ARRAY.tobytes())
-        np.testing.assert_array_equal(await client.get(made), ARRAY + 1)
-
-    session.run(work)
-
-
-TOKEN = """
-module @jit_f attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
-  func.func public @main(%x: tensor<4xf32>) -> (tensor<4xf32>, !stablehlo.token) {
-    %t = stablehlo.create_token : !stablehlo.token
-    %y = stablehlo.add %x, %x : tensor<4xf32>
-    return %y, %t : tensor<4xf32>, !stablehlo.token
-  }
-}"""
-
-
-def test_a_program_with_a_token_returns_its_arrays(session: Session) -> None:
-    four, everywhere = value((4,)), range(DEVICES)
-
-    async def work(client: RawClient) -> None:
-        number = await client.program(artifact(TOKEN), everywhere, [four], [four])
-        (made,) = await client.run(number, await client.put(four, everywhere, np.ones(4, np.float32)))
-        np.testing.assert_array_equal(await client.get(made), np.full(4, 2, np.float32))
-
-    session.run(work)
-
-
 def test_an_array_moves_to_other_devices_of_the_same_host_of_another_one_and_in_another_order(session: Session) -> None:
     async def work(client: RawClient) -> None:
         for source, target in (((0,), (1,)), ((0,), (3,)), ((2, 3), (3, 2)), ((0, 1), (1, 2)), ((0, 1, 2, 3), (2, 0))):
@@ -211,17 +145,6 @@ def test_the_agents_load_what_their_checkers_have_compiled(session: Session) -> 
     assert len(list(folder.iterdir())) == before + 1
     for agent in session.real.agents.values():
         assert "cannot be loaded" not in agent.said()
-
-
-def test_a_program_is_told_as_text_and_what_it_costs(session: Session) -> None:
-    async def work(client: RawClient) -> None:
-        program = lowered(psum, (DEVICES,), [SPLIT])
-        text = stablehlo_code.text_of(await client.ask(program, range(DEVICES), "text"))
-        assert text.startswith("HloModule")
-        assert "all-reduce" in text
-        assert stablehlo_code.costs_of(await client.ask(program, range(DEVICES), "costs"))["flops"] > 0
-
-    session.run(work)
 
 
 def test_a_registered_program_runs_again_when_an_agent_was_lost_and_came_back(session: Session) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from backend.admin.children import Children
 from tests.backend.real import children_of, title_of
 from tests.command_lines import Refused, refused
 
@@ -163,21 +162,3 @@ def test_the_installed_command_finds_a_policy_in_the_current_folder(policy: str,
     line = process.stdout.readline()
     _, errors = process.communicate(timeout=PATIENCE)  # its standard input closes, and it ends
     assert line.startswith("controller at 127.0.0.1:"), errors
-
-
-def test_a_restarted_controller_remembers_what_it_must(tmp_path: Path) -> None:
-    from backend.server.state_folder import remembered
-
-    first, second = remembered(tmp_path / "state"), remembered(tmp_path / "state")
-    assert (first.starts, second.starts) == (0, 1)
-    assert first.secret == second.secret
-    assert (tmp_path / "state" / "controller.json").stat().st_mode & 0o077 == 0
-
-
-def test_child_processes_end_with_their_parent(tmp_path: Path) -> None:
-    children = Children(tmp_path)
-    child = children.start("sleeper", "backend.agent", ["--help"])
-    assert child.process.wait(PATIENCE) == 0
-    assert "--with-parent" in child.tail()
-    children.end_all()
-    assert children.all() == []

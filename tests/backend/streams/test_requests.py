@@ -13,7 +13,7 @@ from backend.wire import framing, versions
 from backend.wire.call_messages import GangTimesReply, Status
 from backend.wire.framing import HEAD, PACKET, REQUEST, Answered
 
-from .rig import LOOPS, PATIENCE, Port, answer_in, drive, either_loop, only_line, opening, port
+from .rig import PATIENCE, Port, answer_in, either_loop, only_line, opening, port
 
 SESAME = Access("sesame")
 
@@ -106,21 +106,18 @@ async def test_callers_that_keep_their_connection_do_not_keep_others_from_being_
 
 @either_loop
 @pytest.mark.usefixtures("impatient")
-def test_a_caller_that_does_not_read_its_answer_is_left_and_its_socket_is_free_for_others(loop: str) -> None:
-    async def work() -> None:
-        async with port(SESAME, answers={GangTimesReply: large_answer}) as found:
-            request = msgspec.msgpack.encode(ASKED)
-            for _ in range(3):
-                caller = await found.caller(asking(request))
-                caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
-                await no_nameless_after_one(found)
-                caller.writer.transport.abort()
-                await found.gets_in()
-
+async def test_a_caller_that_does_not_read_its_answer_is_left_and_its_socket_is_free_for_others(loop: str) -> None:
     async def large_answer(request: GangTimesReply) -> bytes:
         return bytes(30 << 20)
 
-    drive(work(), LOOPS[loop])
+    async with port(SESAME, answers={GangTimesReply: large_answer}) as found:
+        request = msgspec.msgpack.encode(ASKED)
+        for _ in range(3):
+            caller = await found.caller(asking(request))
+            caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await no_nameless_after_one(found)
+            caller.writer.transport.abort()
+            await found.gets_in()
 
 
 async def no_nameless_after_one(found: Port) -> None:

@@ -27,7 +27,7 @@ from tests.backend.cluster import cluster
 from tests.backend.test_faults import register, runs
 
 from .certificates import authority, issued
-from .rig import PATIENCE, End, Port, both, drive, either_loop, heard_by, only_line, opening, port
+from .rig import PATIENCE, End, Port, both, either_loop, heard_by, only_line, opening, port
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="this machine has no openssl")
 
@@ -106,16 +106,13 @@ async def test_a_wrong_token_is_refused_inside_tls_with_the_reason(certificates:
         assert found.refused == {"token": 1}
 
 
-def test_a_request_is_answered_inside_tls(certificates: Certificates) -> None:
+async def test_a_request_is_answered_inside_tls(certificates: Certificates) -> None:
     async def answer(request: GangTimesReply) -> bytes:
         return request.runs * 100
 
-    async def work() -> None:
-        async with port(certificates.ours, answers={GangTimesReply: answer}) as found:
-            said = await found.ask(GangTimesReply(b"runs" * 1000, "", 1))
-            assert msgspec.msgpack.decode(said) == b"runs" * 100_000
-
-    drive(work())
+    async with port(certificates.ours, answers={GangTimesReply: answer}) as found:
+        said = await found.ask(GangTimesReply(b"runs" * 1000, "", 1))
+        assert msgspec.msgpack.decode(said) == b"runs" * 100_000
 
 
 async def test_a_cluster_works_with_certificates(certificates: Certificates, tmp_path: Path) -> None:

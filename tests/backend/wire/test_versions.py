@@ -22,7 +22,7 @@ from backend.wire.versions import HEADER, OTHER, mine
 from core.model.presets import small
 from core.record.eventcodec import fingerprint
 from tests.backend.cluster import cluster, greeted, wait_until
-from tests.backend.real import Program, Real, real
+from tests.backend.real import Program, real
 from tests.backend.test_faults import register, runs
 
 FIX = "install the same version on every machine of the cluster, and of its clients"
@@ -66,10 +66,10 @@ async def test_an_agent_of_another_version_is_refused_in_one_line_and_does_not_t
         await runs(user, register(user, 2))
 
 
-def test_agents_and_clients_stop_when_their_controller_returns_as_another_version(tmp_path: Path) -> None:
+async def test_agents_and_clients_stop_when_their_controller_returns_as_another_version(tmp_path: Path) -> None:
     """A new controller replaces the one with which they enrolled. They learn of it when they reconnect."""
 
-    async def work(found: Real) -> None:
+    async with asyncio.timeout(240), real(tmp_path) as found:
         user = found.user()
         await runs(user, register(user, 2))
         found.controller.kill()
@@ -88,12 +88,6 @@ def test_agents_and_clients_stop_when_their_controller_returns_as_another_versio
             assert failure == f"{found.address} refuses us: {there}"
         finally:
             other.end()
-
-    async def drive() -> None:
-        async with asyncio.timeout(240), real(tmp_path) as found:
-            await work(found)
-
-    asyncio.run(drive())
 
 
 async def test_a_program_of_another_version_is_refused_when_it_connects(
@@ -137,23 +131,20 @@ ANSWERS: list[tuple[msgspec.Struct, msgspec.Struct | None]] = [
 
 @pytest.mark.parametrize(("request_", "answer"), ANSWERS)
 @pytest.mark.parametrize(("said", "called"), [("", "of an older version, which does not say which,"), ("9.9", "9.9")])
-def test_an_answer_of_another_version_is_not_read_either(
+async def test_an_answer_of_another_version_is_not_read_either(
     request_: msgspec.Struct, answer: msgspec.Struct | None, said: str, called: str
 ) -> None:
     async def answers(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
         await context.send_initial_metadata(((HEADER, said),) if said else ())
         return b"another layout" if answer is None else msgspec.msgpack.encode(answer)
 
-    async def work() -> None:
-        server = grpc.aio.server()
-        methods = {type(request_).__name__: grpc.unary_unary_rpc_method_handler(answers)}
-        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, methods)])
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        async with Access().channel(f"127.0.0.1:{port}") as channel:
-            with pytest.raises(CallError) as refused:
-                await ask(channel, Access(), request_)
-        await server.stop(None)
-        assert str(refused.value) == f"Seaway {called} answers there, and Seaway {mine()} asks: {FIX}"
-
-    asyncio.run(work())
+    server = grpc.aio.server()
+    methods = {type(request_).__name__: grpc.unary_unary_rpc_method_handler(answers)}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, methods)])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with Access().channel(f"127.0.0.1:{port}") as channel:
+        with pytest.raises(CallError) as refused:
+            await ask(channel, Access(), request_)
+    await server.stop(None)
+    assert str(refused.value) == f"Seaway {called} answers there, and Seaway {mine()} asks: {FIX}"

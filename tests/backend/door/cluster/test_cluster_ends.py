@@ -16,7 +16,7 @@ from backend.admin.children import environment
 from experiments.bench.frame.deployed import Deployed
 from experiments.bench.frame.door_server import Door, on_cluster, opened
 
-from ..jax_programs import JaxProgram, compiling, held, program, running, until
+from ..jax_programs import JaxProgram, await_nothing_held, compiling, held, program, running, until
 from ..program_runs import DEVICES
 
 LEASE = ["--lease", "3"]
@@ -162,7 +162,7 @@ def test_what_a_dead_program_wanted_compiled_does_not_hold_up_others(agents: lis
                 assert found.process.poll() is None
                 found.end()
                 assert other.line() == "3.0", other.errors()
-        until(lambda: not any(held(cluster).values()), lambda: f"{held(cluster)}")
+        await_nothing_held(cluster)
 
 
 @pytest.mark.full
@@ -255,7 +255,7 @@ def test_a_session_outlives_a_restart_of_the_controller(tmp_path: Path) -> None:
         found.go_on()
         assert found.until("then").startswith("then ")
         assert found.process.wait(60) == 0
-        until(lambda: not any(held(cluster).values()), lambda: f"{held(cluster)}")
+        await_nothing_held(cluster)
 
 
 @pytest.mark.full

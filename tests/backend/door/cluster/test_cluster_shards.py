@@ -13,7 +13,7 @@ from backend.server import eventlogs
 from core.protocol import Calls, Get, MessageReceived, Put, Submit, View
 from experiments.bench.frame.door_server import Served, on_cluster
 
-from ..jax_programs import held, program, until
+from ..jax_programs import await_nothing_held, program
 from ..program_runs import output, python
 
 BEGIN = """
@@ -205,14 +205,11 @@ class Recorded:
                 message = entry.event.message
                 yield message.calls if isinstance(message, Calls) else (message,)
 
-    def is_empty(self) -> bool:
-        return not any(held(self.served.cluster).values())
-
     def run(self, code: str) -> tuple[str, Counter[str]]:
         """What a program prints, and what it asked for."""
         before = self.asked()
         said = output(python("-c", code, env=self.served.door.env)).strip()
-        until(self.is_empty, lambda: held(self.served.cluster))
+        await_nothing_held(self.served.cluster)
         time.sleep(2 * eventlogs.EVERY)
         return said, self.asked() - before
 

@@ -67,9 +67,8 @@ async def test_a_controller_that_is_killed_and_restarted_finds_its_hosts_and_cli
         found.controller.kill()
         await asyncio.sleep(0.3)
         found.start_controller()
-        ended = await user.ended(under_way.run)
-        assert ended.blame is not None
-        assert (ended.blame.code, ended.blame.cause) == ("restart", "the controller was restarted while this ran")
+        blame = await user.blamed(under_way.run)
+        assert (blame.code, blame.cause) == ("restart", "the controller was restarted while this ran")
         await runs(user, short)
         status = await found.ready()
         assert status["incarnation"] == 1
@@ -93,8 +92,7 @@ async def test_a_controller_that_pauses_longer_than_a_lease_does_not_claim_a_res
         found.controller.signal(signal.SIGSTOP)
         lost = await user.until(lambda effect: isinstance(effect, e.LogLine) and "out of reach" in effect.text)
         assert lost.text.startswith("the controller is out of reach: nothing heard for 2")
-        blame = (await user.ended(under_way.run)).blame
-        assert blame is not None
+        blame = await user.blamed(under_way.run)
         assert blame.code == "client-lost"
         assert blame.cause.startswith("the controller is unreachable: nothing heard for 2")
         found.controller.signal(signal.SIGCONT)
@@ -120,9 +118,8 @@ async def test_a_host_that_pauses_for_longer_is_given_up_and_returns_as_a_new_on
         user = found.user()
         run = await begun(found, user, endless(user))
         found.agents[1].signal(signal.SIGSTOP)
-        ended = await user.ended(run.run)
-        assert ended.blame is not None
-        assert (ended.blame.code, ended.blame.host, ended.blame.program) == ("host-lost", 1, "chain")
+        blame = await user.blamed(run.run)
+        assert (blame.code, blame.host, blame.program) == ("host-lost", 1, "chain")
         found.agents[1].signal(signal.SIGCONT)
         await found.ready(epoch=1)
         assert "restarting" in found.agents[1].said()
@@ -266,9 +263,8 @@ async def test_a_computation_that_fails_on_one_host_is_blamed_and_no_gang_meets_
         user = found.user()
         program = register(user, 1)
         first, second = user.submit(program, TINY), user.submit(program, TINY)
-        ended = await user.ended(first.run)
-        assert ended.blame is not None
-        assert (ended.blame.cause, ended.blame.host) == ("out of luck", 1)
+        blame = await user.blamed(first.run)
+        assert (blame.cause, blame.host) == ("out of luck", 1)
         # it was behind the failed one, and ran in the next epoch
         assert (await user.ended(second.run)).blame is None
         await found.ready()

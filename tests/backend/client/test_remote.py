@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,10 @@ from backend.wire import framing
 from core.client.client import Client
 from core.model.program import Sharding, SliceSpec, Value
 from core.protocol import effects as e
-from tests.backend.cluster import Cluster, User, chain, cluster, wait_until
+from tests.backend.cluster import User, chain, cluster, wait_until
 
 VALUE = Value((8, 3), "float32", 0, Sharding(((0,), ())))
 ALL = SliceSpec("all", 4)
-
-
-def driven(folder: Path, work: Callable[[Cluster], Awaitable[None]]) -> None:
-    async def drive() -> None:
-        async with cluster(folder) as found:
-            await work(found)
-
-    asyncio.run(drive())
 
 
 def put(user: User, array: Any) -> tuple[int, Any]:

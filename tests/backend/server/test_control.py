@@ -88,10 +88,9 @@ async def test_a_host_that_dies_fails_its_runs_by_name_and_a_new_one_takes_its_p
         # before that, it would wait for the host
         await wait_until(lambda: found.devices(1).gangs)
         await found.agents[1].stop()
-        ended = await user.ended(first.run)
-        assert ended.blame is not None
-        assert (ended.blame.code, ended.blame.host) == ("host-lost", 1)
-        assert ended.blame.program == "chain"
+        blame = await user.blamed(first.run)
+        assert (blame.code, blame.host) == ("host-lost", 1)
+        assert blame.program == "chain"
         await found.agent(1)
         await found.ready()
         short = user.call(lambda client, now: client.register(chain(2, 4), now))

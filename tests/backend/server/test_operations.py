@@ -49,9 +49,7 @@ async def test_prometheus_gets_metrics_and_an_operator_can_cancel_runs(tmp_path:
             await asyncio.to_thread(_get, place[0] + "/other")
         said = await asyncio.to_thread(seaway, "cancel", found.address, "ann")
         assert re.fullmatch(r"client 1: [1-9]\d* runs? cancelled\n", said)
-        ended = await user.ended(last.run)
-        assert ended.blame is not None
-        assert ended.blame.code == "cancelled"
+        assert (await user.blamed(last.run)).code == "cancelled"
         await runs(user, short)
         refused = await asyncio.to_thread(lambda: seaway("cancel", found.address, "bob", code=1))
         assert "no client is called 'bob'" in refused
@@ -214,9 +212,8 @@ async def test_one_run_of_a_client_is_cancelled_and_the_others_go_on(tmp_path: P
         async with access.channel(found.server.address) as channel:
             done: CancelReply = await ask(channel, access, CancelCall("ann", second.run))
             assert done.runs == (second.run,)
-        ended = await user.ended(second.run)
-        assert ended.blame is not None
-        assert ended.blame.code == "cancelled"
+        blame = await user.blamed(second.run)
+        assert blame.code == "cancelled"
         assert (await user.ended(first.run)).blame is None
 
 
@@ -239,6 +236,4 @@ async def test_a_step_that_exceeds_its_hard_bound_is_given_up_by_name(tmp_path: 
         user = found.user()
         run = await begun(found, user, endless(user))
         found.agents[1].signal(signal.SIGSTOP)
-        ended = await user.ended(run.run)
-        assert ended.blame is not None
-        assert ended.blame.code == "timeout"
+        assert (await user.blamed(run.run)).code == "timeout"

@@ -20,7 +20,7 @@ from backend.wire import call_messages
 from backend.wire.call_messages import Status
 from tests.backend.cluster import cluster
 
-from .rig import PATIENCE, Port, either_loop, only_line, port, refusals_in
+from .rig import PATIENCE, Port, only_line, port, refusals_in
 
 SESAME = Access("sesame")
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -137,8 +137,7 @@ async def test_connections_of_grpc_are_bounded(
 
 
 @pytest.mark.parametrize("size", [1, 5 << 20])
-@either_loop
-async def test_the_last_words_of_the_grpc_server_reach_a_caller_that_reads_slowly(loop: str, size: int) -> None:
+async def test_the_last_words_of_the_grpc_server_reach_a_caller_that_reads_slowly(size: int) -> None:
     closed = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -171,8 +170,7 @@ def test_callers_of_grpc_send_no_more_bytes_a_second_than_the_loop_can_spare(mon
     assert pipe._came(grpc_pipe.BURST + grpc_pipe.RATE) == pytest.approx(1.0)
 
 
-@either_loop
-async def test_a_caller_that_has_to_rest_loses_nothing(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_caller_that_has_to_rest_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc_pipe, "BURST", 1 << 16)
     monkeypatch.setattr(grpc_pipe, "RATE", 16 << 20)
     sent = HTTP2 + bytes(range(256)) * (8 << 10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import grpc
@@ -33,10 +33,6 @@ from ..session_rig import SessionRig
 
 DESCRIBED = Described(small(1, 2, 1), ("cpu",), 3_000_000_000, "")
 GONE = StatusError(StatusCode.UNAVAILABLE, "the controller is gone")
-
-
-def drive(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 30))
 
 
 # --- which fault --------------------------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ def restore(step: Path, template: Path) -> None:
             shutil.copy(path, mine)
 
 
-@examples(300)
+@examples(100)
 @given(st.data())
 def test_a_hostile_checkpoint_is_what_was_saved_or_one_error_that_names_the_file(data: Any) -> None:
     draw = data.draw

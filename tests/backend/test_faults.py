@@ -288,24 +288,37 @@ def summed(session: Any, devices: int) -> Any:
 
 
 @pytest.mark.full
-async def test_a_killed_coordination_process_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
-    async with real(tmp_path, devices_per_host=1, platform="cpu", lease=5.0) as found:
+async def test_real_devices_keep_their_arrays_when_their_coordination_process_or_controller_is_killed(
+    tmp_path: Path,
+) -> None:
+    async with real(tmp_path, devices_per_host=1, platform="cpu", lease=30.0) as found:
+
+        def coordination() -> int:
+            (pid,) = children_of(found.controller.process.pid, "coordination")
+            return pid
 
         def program() -> None:
             with sw.connect(f"grpc://{found.address}") as session:
                 kept = sw.put(np.arange(8, dtype=np.float32), sw.slice(2, name="all"))
                 kept.block_until_ready()
                 assert summed(session, 2).tolist() == [1.0, 2.0]
-                (pid,) = children_of(found.controller.process.pid, "coordination")
-                os.kill(pid, signal.SIGKILL)
+                os.kill(before := coordination(), signal.SIGKILL)
                 asyncio.run(found.ready(epoch=1))
-                (again,) = [each for each in children_of(found.controller.process.pid, "coordination") if each != pid]
-                assert again != pid
+                await_end(before)
                 assert summed(session, 2).tolist() == [1.0, 2.0]
                 assert np.asarray(kept).tolist() == list(range(8))
+                assert "its coordination process has died" in found.controller.said()
+                again = coordination()
+                found.controller.kill()
+                found.start_controller()
+                asyncio.run(found.ready())
+                asyncio.run(found.until(lambda status: status["clients"]))
+                assert np.asarray(kept).tolist() == list(range(8))
+                assert summed(session, 2).tolist() == [1.0, 2.0]
+                await_end(again)  # it ends with its controller, and no other process does
 
         await asyncio.to_thread(program)
-        assert "its coordination process has died" in found.controller.said()
+        assert [agent.process.poll() for agent in found.agents.values()] == [None, None]
 
 
 @pytest.mark.full
@@ -323,29 +336,6 @@ async def test_an_agent_whose_cache_cannot_be_written_works_without_it_and_says_
 
         await asyncio.to_thread(program)
         assert found.agents[0].said().count("compiled code is not kept") == 1
-
-
-@pytest.mark.full
-async def test_real_devices_keep_their_arrays_while_their_controller_is_restarted(tmp_path: Path) -> None:
-    async with real(tmp_path, devices_per_host=1, platform="cpu", lease=30.0) as found:
-
-        def program() -> None:
-            with sw.connect(f"grpc://{found.address}") as session:
-                kept = sw.put(np.arange(8, dtype=np.float32), sw.slice(2, name="all"))
-                kept.block_until_ready()
-                assert summed(session, 2).tolist() == [1.0, 2.0]
-                services = children_of(found.controller.process.pid, "coordination")
-                assert len(services) == 1
-                found.controller.kill()
-                found.start_controller()
-                asyncio.run(found.ready())
-                asyncio.run(found.until(lambda status: status["clients"]))
-                assert np.asarray(kept).tolist() == list(range(8))
-                assert summed(session, 2).tolist() == [1.0, 2.0]
-                await_end(services[0])  # it ends with its controller, and no other process does
-
-        await asyncio.to_thread(program)
-        assert [agent.process.poll() for agent in found.agents.values()] == [None, None]
 
 
 @pytest.mark.parametrize("damaged", [False, True])

@@ -228,20 +228,6 @@ async def _figures(found: Cluster) -> None:
     assert "refused: " not in table(status)
 
 
-async def test_a_flood_leaves_few_lines_and_every_refusal_is_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING)
-    async with cluster(tmp_path, access=Access("sesame"), agents=False) as found:
-        async with Access().channel(found.server.address) as channel:
-            for _ in range(20):
-                await asyncio.gather(*(refused(channel, method(Status), b"", "no") for _ in range(20)))
-        assert found.server.refusals.totals["token"] == 400
-    lines = lines_of(caplog, "token")
-    assert sum(map(refusals_in, lines)) == 400
-    assert len(lines) < 40  # one line a second, and the one at the controller's end
-
-
 async def test_an_agent_logs_each_refusal_and_why_it_closed_a_stream(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -23,7 +23,7 @@ from tests.backend.test_faults import register, runs
 REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)
 
 
-@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [1_500, pytest.param(100_000, marks=pytest.mark.full)])
 async def test_random_bytes_on_every_call_and_on_streams_harm_no_other_process(tmp_path: Path, count: int) -> None:
     async with cluster(tmp_path) as found:
         user = found.user()

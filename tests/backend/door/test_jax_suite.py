@@ -92,15 +92,6 @@ def test_a_pattern_of_which_all_tests_pass_is_idle() -> None:
     assert not part.idle  # others of its tests may fail
 
 
-def test_the_report_names_what_is_unexpected_with_its_error() -> None:
-    found = judged(Outcome("T::test_x", "failed", "a.py:3: in f\nE   ValueError: 3 is odd\n"),
-                   Outcome("T::test_call_1", "failed"), local=("T::test_x", "T::test_call_1"))  # fmt: skip
-    said = outcomes.report([found], GROUPS)
-    assert said[1].split() == ["a_test.py", "2", "0", "0.0%", "1", "1"]
-    assert "expected,    1  callbacks: no server can call the user's process" in said
-    assert said[-1] == "unexpected: a_test.py::T::test_x: failed: E   ValueError: 3 is odd"
-
-
 # --- how files are run ------------------------------------------------------------------------------------------------
 
 TESTS = """
@@ -153,26 +144,3 @@ def test_a_file_that_cannot_be_imported_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b_test.py").write_text("import no_such_module")
     with pytest.raises(Unusable, match="no_such_module"):
         files.run(tmp_path / "b_test.py", through=False, told=lambda _: None)
-
-
-def test_the_folder_of_the_installed_version_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("0.1", "0.12", "0.10.2"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "x_test.py").touch()
-    monkeypatch.setenv("JAX_TESTS", str(tmp_path))
-    assert program.folder("0.12.0.1").name == "0.12"
-    assert program.folder("0.10.2").name == "0.10.2"
-    with pytest.raises(Unusable, match="no files"):
-        program.folder("0.9")
-    monkeypatch.setenv("JAX_TESTS", str(tmp_path / "0.1"))
-    assert program.folder("0.12.0.1").name == "0.1"
-    monkeypatch.delenv("JAX_TESTS")
-    with pytest.raises(Unusable, match="JAX_TESTS"):
-        program.folder("0.12.0.1")
-
-
-def test_an_unknown_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    (tmp_path / "x_test.py").touch()
-    monkeypatch.setenv("JAX_TESTS", str(tmp_path))
-    assert program.main(["y_test.py"]) == 2
-    assert "has no y_test.py; it has x_test.py" in capsys.readouterr().err

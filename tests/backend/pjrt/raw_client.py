@@ -45,26 +45,25 @@ class RawClient:
     async def ask(self, artifact: bytes, picks: Sequence[int], question: str = "", name: str = "probe") -> bytes:
         """What the code's first host says, before there is a program that can run."""
         code = StableHLOCode(artifact, compile_options(len(picks)), question)
-        return (await self.told(*self._program(name, code, picks, (), (), ())))[1]
+        return (await self.told(*self._program(name, code, picks, (), ())))[1]
 
     async def program(
         self, artifact: bytes, picks: Sequence[int], takes: Sequence[Value], makes: Sequence[Value],
-        *, donate: tuple[int, ...] = (), name: str = "main",
+        *, name: str = "main",
     ) -> int:  # fmt: skip
         code = StableHLOCode(artifact, compile_options(len(picks)))
-        return (await self.told(*self._program(name, code, picks, takes, makes, donate)))[0]
+        return (await self.told(*self._program(name, code, picks, takes, makes)))[0]
 
     def _program(
         self, name: str, code: StableHLOCode, picks: Sequence[int], takes: Sequence[Value], makes: Sequence[Value],
-        donate: tuple[int, ...],
     ) -> tuple[Program, bytes]:  # fmt: skip
         blob = code.encode()
         takes, makes = (tuple(Value(v.shape, v.dtype, 1, v.sharding) for v in each) for each in (takes, makes))
-        node = Node(name, 0, 1, tuple(map(Arg, range(len(takes)))), takes, makes, donate)
+        node = Node(name, 0, 1, tuple(map(Arg, range(len(takes)))), takes, makes)
         computation = Computation(name, hash_of(blob), 1000, code=hash_of(blob))
         results = tuple(Out(0, at) for at in range(len(makes)))
         slices = (self.whole, self.sub(picks))
-        return Program(name, slices, (computation,), takes, (node,), results, donate), blob
+        return Program(name, slices, (computation,), takes, (node,), results), blob
 
     async def moving(self, artifact: bytes, like: Value, source: Sequence[int], target: Sequence[int]) -> int:
         """A program that runs on `target`, and whose argument is on `source`."""

@@ -45,26 +45,23 @@ class Picky(Oldest):
         self.taste = taste
 
 
-def recorded(folder: Path, policy: Any = Stride, runs: int = 5, whole: bool = True) -> Path:
+def recorded(folder: Path) -> Path:
     """The log of a real controller with two hosts and two clients. One of the hosts dies."""
     path = folder / "run.log"
 
     async def drive() -> None:
-        async with cluster(folder, policy=policy, record=path) as found:
+        async with cluster(folder, policy=Stride, record=path) as found:
             users = [found.user("ann"), found.user("bob")]
             for user in users:
                 program = user.call(lambda client, now: client.register(chain(3, 4), now))
-                submitted = [user.submit(program, TINY.tobytes()) for _ in range(runs)]
+                submitted = [user.submit(program, TINY.tobytes()) for _ in range(5)]
                 assert (await user.ended(submitted[-1].run)).blame is None
             await found.agents[1].stop()
             await wait_until(lambda: not found.server.node.connected(1))
             (folder / "order").write_text(found.server.controller.order.island(0))
-            if not whole:
-                await wait_until(lambda: path.stat().st_size > 100)
-                (folder / "killed.log").write_bytes(path.read_bytes())
 
     asyncio.run(drive())
-    return path if whole else folder / "killed.log"
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -127,18 +124,6 @@ def test_a_log_that_cannot_be_replayed_is_refused_by_name(
     assert "this log has" in refused("log", str(log), "--kind", "Nothing")
 
 
-def test_the_log_of_a_killed_controller_is_replayed_as_far_as_it_goes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = recorded(tmp_path, whole=False)
-    with pytest.raises(LogError, match="cut short: its writer was killed"):
-        eventlogs.read(path)
-    assert main(["replay", str(path), "--partial"]) == 0
-    said = capsys.readouterr().out
-    assert "cut short" in said
-    assert "the same commands, to the byte" in said
-
-
 def test_an_existing_log_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("")
     with pytest.raises(Impossible, match="is there already"):
@@ -164,13 +149,13 @@ class Mine(sw.policies.Policy):
     def pick(self, ready, now):
         return ready.best()
 
-f = sw.jit(lambda x: x + 1, devices=2)
+step = sw.synthetic("step", devices=2, duration="1us")
 if __name__ == "__main__":
-    with sw.local(hosts=2, policy=Mine, record="run.log"):
-        x = f(np.zeros(4, np.float32))
+    with sw.local(hosts=2, platform="timed", policy=Mine, record="run.log"):
+        x = step(np.float32(0))
         for _ in range(20):
-            x = f(x)
-        print(np.asarray(x).tolist())
+            x = step(x)
+        x.block_until_ready()
 """
 
 
@@ -179,7 +164,7 @@ def test_a_session_with_the_users_own_policy_is_replayed(tmp_path: Path, capsys:
     done = subprocess.run(
         [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False
     )
-    assert done.stdout == "[21.0, 21.0, 21.0, 21.0]\n", done.stderr
+    assert done.returncode == 0, done.stderr
     assert main(["replay", str(tmp_path / "run.log")]) == 1
     assert "policy '__main__:Mine', which cannot be made from here" in capsys.readouterr().err
     mine = f"{tmp_path / 'program.py'}:Mine"

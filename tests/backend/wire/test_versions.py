@@ -52,18 +52,26 @@ def test_a_message_with_another_field_is_another_protocol_version() -> None:
     assert re.fullmatch(r"\S+ \(protocol [0-9a-f]{8}\)", mine())
 
 
-async def test_an_agent_of_another_version_is_refused_in_one_line_and_does_not_try_again(tmp_path: Path) -> None:
+async def test_an_agent_and_a_program_of_another_version_are_refused_in_one_line_and_do_not_try_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with asyncio.timeout(240), real(tmp_path) as found:
         words = ("agent", "--controller", found.address, "--platform", "timed", "--name", "x")
         agent = Other(tmp_path / "other.log", *words)
         try:
             assert await agent.ended() == 2
             (line,) = agent.said().splitlines()
-            assert line == f"seaway agent: Seaway {mine()} answers there, and Seaway {OTHERS} asks: {FIX}"
+            refusal = f"Seaway {mine()} answers there, and Seaway {OTHERS} asks: {FIX}"
+            assert line == f"seaway agent: {refusal}"
         finally:
             agent.end()
         user = found.user()
         await runs(user, register(user, 2))
+        monkeypatch.setattr(versions, "mine", lambda: OTHERS)
+        with pytest.raises(sw.errors.Unreachable) as refused:
+            await asyncio.to_thread(sw.connect, f"grpc://{found.address}")
+        assert str(refused.value) == f"the controller at {found.address} refused the connection: {refusal}"
+        assert (await found.status())["islands"], "a caller of any version may ask for the status"
 
 
 async def test_agents_and_clients_stop_when_their_controller_returns_as_another_version(tmp_path: Path) -> None:
@@ -88,22 +96,6 @@ async def test_agents_and_clients_stop_when_their_controller_returns_as_another_
             assert failure == f"{found.address} refuses us: {there}"
         finally:
             other.end()
-
-
-async def test_a_program_of_another_version_is_refused_when_it_connects(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with asyncio.timeout(240), real(tmp_path, hosts=1) as found:
-        ours = mine()
-        monkeypatch.setattr(versions, "mine", lambda: OTHERS)
-        with pytest.raises(sw.errors.Unreachable) as refused:
-            await asyncio.to_thread(sw.connect, f"grpc://{found.address}")
-        assert str(refused.value) == (
-            f"the controller at {found.address} refused the connection: Seaway {ours} answers there, and "
-            f"Seaway {OTHERS} "
-            f"asks: {FIX}"
-        )
-        assert (await found.status())["islands"], "a caller of any version may ask for the status"
 
 
 async def test_a_peer_that_states_no_version_is_refused_before_its_message_is_read(tmp_path: Path) -> None:

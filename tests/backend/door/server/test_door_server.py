@@ -134,14 +134,6 @@ async def test_requests_in_a_burst_are_answered_in_order_with_fewer_writes(
         call.cancel()
 
 
-async def test_a_refusal_reaches_grpcs_own_client(address: str) -> None:
-    async with door(address) as (server, _), channel(server) as client:
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await client.unary_unary(SERVICE + "HostBufferReadFromDisk")(b"")
-        assert error.value.code() == grpc.StatusCode.UNIMPLEMENTED
-        assert "shares no disk" in str(error.value.details())
-
-
 async def test_a_killed_clients_session_ends_at_once(tmp_path: Path) -> None:
     client = f"""
 import grpc, sys, time

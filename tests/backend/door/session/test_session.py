@@ -273,6 +273,7 @@ def test_a_client_that_is_gone_leaves_nothing() -> None:
     state = rig.session.state
     held = (state.arrays, state.executables, state.futures, state.statuses, state.incoming, state.outgoing)
     assert [len(each) for each in held] == [0] * 6
+    assert state.memory.used == 0
     assert rig.devices.closed
     rig.devices.ready()
     rig.devices.compiled()

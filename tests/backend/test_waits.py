@@ -5,21 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
-import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.backend.server.test_operations import figure
+from tests.backend.server.test_operations import _get, figure
 from tests.backend.server.test_programs import seaway
 
 from .real import Real
 from .test_faults import TINY, register
-
-
-def text_of(place: str) -> str:
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(place, timeout=10) as answer:
-        found: str = answer.read().decode()
-    return found
 
 
 def agrees(found: dict[str, Any], text: str) -> bool:
@@ -73,8 +66,7 @@ async def test_a_stall_has_a_start_time_and_disappears_when_it_is_over(tmp_path:
     try:
         async with asyncio.timeout(90):
             found.start_controller()
-            place = re.search(r"http://\S+", found.controller.line())
-            assert place is not None
+            place = found.figures()
             for host in range(2):
                 found.agent(host)
             await found.ready()
@@ -84,7 +76,7 @@ async def test_a_stall_has_a_start_time_and_disappears_when_it_is_over(tmp_path:
             found.agents[1].signal(signal.SIGSTOP)
             run = user.submit(program, TINY).run
             status = await found.until(lambda status: status["stalled"])
-            assert agrees(status, await asyncio.to_thread(text_of, place[0]))
+            assert agrees(status, await asyncio.to_thread(_get, place))
             (stall,) = status["stalled"]
             assert (stall["client"], stall["island"], stall["hosts"]) == ("ann", "i0", "1")
             assert stall["seconds"] >= 5
@@ -94,7 +86,7 @@ async def test_a_stall_has_a_start_time_and_disappears_when_it_is_over(tmp_path:
             found.agents[1].signal(signal.SIGCONT)
             assert (await user.ended(run)).blame is None
             status = await found.until(lambda status: not status["stalled"])
-            assert agrees(status, await asyncio.to_thread(text_of, place[0]))
+            assert agrees(status, await asyncio.to_thread(_get, place))
             assert status["stalls"] == 1
             assert "stall" not in await asyncio.to_thread(seaway, "status", found.address)
             assert not [line for line in status["said"] if "stall" in line]

@@ -212,13 +212,12 @@ def test_a_log_that_cannot_be_written_any_more_is_reported_everywhere_and_the_se
     path = tmp_path / "run.log"
 
     async def work(found: Real) -> None:
-        place = re.search(r"http://\S+", found.controller.line())
-        assert place is not None
+        place = found.figures()
         user = found.user()
         program = register(user, 50)
         await runs(user, program)
         assert (await found.status())["record"] == {"file": str(path), "lost": ""}
-        assert figure(await asyncio.to_thread(_get, place[0]), "seaway_record_lost") == 0
+        assert figure(await asyncio.to_thread(_get, place), "seaway_record_lost") == 0
         resource.prlimit(found.controller.process.pid, resource.RLIMIT_FSIZE, (ROOM, ROOM))
         while not (status := await found.status())["record"]["lost"]:
             await runs(user, program)
@@ -228,7 +227,7 @@ def test_a_log_that_cannot_be_written_any_more_is_reported_everywhere_and_the_se
             f"since: the part that was written can be read with --partial"
         )
         await runs(user, program)
-        assert figure(await asyncio.to_thread(_get, place[0]), "seaway_record_lost") == 1
+        assert figure(await asyncio.to_thread(_get, place), "seaway_record_lost") == 1
         assert f"NOT RECORDED: {lost}" in await asyncio.to_thread(seaway, "status", found.address)
         assert found.controller.said().count(lost) == 1
         found.controller.signal(signal.SIGTERM)

@@ -29,15 +29,14 @@ CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 
 async def test_prometheus_gets_metrics_and_an_operator_can_cancel_runs(tmp_path: Path) -> None:
     async with asyncio.timeout(240), real(tmp_path, options=("--metrics-port", "0")) as found:
-        place = re.search(r"http://\S+", found.controller.line())
-        assert place is not None
+        place = found.figures()
         user = found.user()
         short, long = register(user, 2), endless(user)
         await runs(user, short)
         await begun(found, user, long)
         # enough for half a minute, even on a slow machine
         last = [user.submit(long, TINY) for _ in range(20)][-1]
-        text = await asyncio.to_thread(_get, place[0])
+        text = await asyncio.to_thread(_get, place)
         assert figure(text, "seaway_clients") == 1
         assert figure(text, 'seaway_island_hosts_connected{island="i0"}') == 2
         assert figure(text, 'seaway_client_runs{client="1",name="ann"}') >= 1
@@ -46,7 +45,7 @@ async def test_prometheus_gets_metrics_and_an_operator_can_cancel_runs(tmp_path:
         assert figure(text, "seaway_stalls_total") == 0
         assert figure(text, "seaway_contents_through_controller_bytes_total") == 0
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            await asyncio.to_thread(_get, place[0] + "/other")
+            await asyncio.to_thread(_get, place + "/other")
         said = await asyncio.to_thread(seaway, "cancel", found.address, "ann")
         assert re.fullmatch(r"client 1: [1-9]\d* runs? cancelled\n", said)
         assert (await user.blamed(last.run)).code == "cancelled"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from experiments.bench.frame.deployed import controller_only
 from experiments.bench.frame.door_server import Served, local, on_cluster, opened
 from seaway.cli.status import table
 
+from ...server.test_operations import _get
 from ..jax_programs import await_nothing_held, program, until
 from ..program_runs import DEVICES, EXAMPLES, PROGRAMS, output, python
 
@@ -125,7 +125,7 @@ def test_clients_are_seen_by_name_with_their_functions_and_leave_nothing_when_th
         assert sorted(each["name"] for each in status["clients"]) == names
         assert all(each["programs"] and each["weight"] == 2 for each in status["clients"])
         assert re.findall(r"^\d+ +(\S+) +2 +[1-9]", table(status), re.MULTILINE) == names
-        figures = read(metrics)
+        figures = _get(metrics)
         for what in ("runs", "programs"):
             found = re.findall(rf'^seaway_client_{what}{{client="\d+",name="(.+)"}} \d', figures, re.MULTILINE)
             assert found == names
@@ -137,12 +137,6 @@ def test_clients_are_seen_by_name_with_their_functions_and_leave_nothing_when_th
         who = rows[rows[column] == "train_step"]["client"].astype(str)
         assert {each.partition(" (")[0] for each in who} == set(names)  # earlier sessions had these names, too
     await_nothing_held(served.cluster)
-
-
-def read(place: str) -> str:
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(place, timeout=PATIENCE) as answer:
-        found: str = answer.read().decode()
-    return found
 
 
 # --- a door that cannot serve ----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import grpc
@@ -28,6 +28,7 @@ from core.protocol import CONTROLLER, Blame, Disconnected
 from core.protocol import effects as e
 from core.protocol import messages as m
 
+from ...cluster import wait_until
 from ..cluster_rig import ClusterRig, Told
 from ..session_rig import SessionRig
 
@@ -160,18 +161,13 @@ def link_of(head: Head, name: str = "ann") -> RemoteLink:
     return RemoteLink(head, DESCRIBED, name, 1, 0)
 
 
-async def until(true: Callable[[], object]) -> None:
-    while not true():
-        await asyncio.sleep(0.005)
-
-
 async def test_a_controller_that_stays_away_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_link, "PATIENCE", 0.05)
     monkeypatch.setattr(cluster_link, "LOOK", 0.01)
     head, faults = HeadOfNobody(), list[StatusError]()
     link = link_of(head)
     link.failed = faults.append
-    await until(lambda: faults)
+    await wait_until(lambda: faults)
     assert faults[0].code == StatusCode.UNAVAILABLE
     assert "the controller has been out of reach for" in faults[0].text
     await link.closed()
@@ -185,7 +181,7 @@ async def test_a_session_that_is_over_says_so_before_its_runs_end() -> None:
     link._note(e.LogLine("the controller said goodbye: it ends"))
     link.remote.act(lambda client, now: client.close(now))
     link._note(e.RunEnded(1, Blame("client-lost", "the session was closed")))
-    await until(lambda: len(said) > 2)
+    await wait_until(lambda: len(said) > 2)
     assert isinstance(said[0], StatusError)
     assert said[0].code == StatusCode.UNAVAILABLE
     assert "the controller said goodbye: it ends" in said[0].text
@@ -244,9 +240,9 @@ async def test_a_session_that_cannot_be_opened_says_why_and_leaves_nothing(wrong
     sessions = ClusterSessions(source_of(head), ())
     rig.session = sessions(Version(25, 6), b"", rig)
     init = rig.ask("init")
-    await until(lambda: rig.sent)
+    await wait_until(lambda: rig.sent)
     assert says in rig.answer(init).response_metadata.status.message
-    await until(lambda: not sessions._links)
+    await wait_until(lambda: not sessions._links)
     assert not sessions._names
     await sessions.end()
     await head.close()

@@ -102,11 +102,11 @@ class SessionRig:
 
     # --- requests ------------------------------------------------------------------------------------------
 
-    def request(self) -> Any:
-        """A request with the next number."""
-        self._op += 1
+    def request(self, number: int = 0) -> Any:
+        """A request with this number, or the next one."""
+        self._op += not number
         request = IfrtRequest()
-        request.request_metadata.op_id = self._op
+        request.request_metadata.op_id = number or self._op
         return request
 
     def receive(self, request: Any) -> int:

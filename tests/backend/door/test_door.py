@@ -161,6 +161,7 @@ def test_without_an_address_it_takes_a_socket_that_only_this_user_may_open_and_t
     assert path.stat().st_mode & 0o777 == 0o600
     assert end(door, signal.SIGINT) == 0
     assert not path.exists()
+    children.end_all()
 
 
 REFUSED = {

@@ -112,7 +112,7 @@ def from_shards(
     buffers: Sequence[tuple[int, Sequence[int], Sequence[int]]], kind: int = F32,
 ) -> int:  # fmt: skip
     """`buffers`: handle, shape, and the shards that it is."""
-    request = rig.request()
+    request = rig.request(1000 + handle)
     body = request.make_arrays_from_host_buffer_shards_request
     body.array_handles.append(handle)
     spec = body.specs.add()

@@ -11,7 +11,7 @@ import pytest
 
 from .jax_suite import __main__ as program
 from .jax_suite import files, outcomes
-from .jax_suite.files import Outcome, Unusable
+from .jax_suite.files import Outcome
 from .jax_suite.outcomes import Entry, Group
 
 # --- a part of JAX's own tests ----------------------------------------------------------------------------------------
@@ -117,6 +117,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.full
 def test_a_test_that_dies_or_hangs_is_an_outcome_and_the_rest_goes_on(file: Path) -> None:
     told: list[Outcome] = []
     found = files.run(file, through=False, told=told.append)
@@ -129,18 +130,3 @@ def test_a_test_that_dies_or_hangs_is_an_outcome_and_the_rest_goes_on(file: Path
     assert "no devices" in texts["c"]
     assert "-6" in texts["d"]
     assert "4 is odd" in texts["f"]
-
-
-def test_each_kth_test_or_those_that_are_named(file: Path) -> None:
-    every = files.run(file, through=False, every=6, told=lambda _: None)
-    assert [each.test for each in every] == ["T::test_a", "T::test_g"]
-    others = files.run(file, through=False, every=6, first=2, told=lambda _: None)
-    assert [each.test for each in others] == ["T::test_c"]
-    named = files.run(file, through=False, wanted=["T::test_c"], told=lambda _: None)
-    assert [(each.test, each.kind) for each in named] == [("T::test_c", "skipped")]
-
-
-def test_a_file_that_cannot_be_imported_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "b_test.py").write_text("import no_such_module")
-    with pytest.raises(Unusable, match="no_such_module"):
-        files.run(tmp_path / "b_test.py", through=False, told=lambda _: None)

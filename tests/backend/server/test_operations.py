@@ -83,24 +83,31 @@ def test_an_invalid_port_is_named(text: str) -> None:
         metrics.place_of(text)
 
 
-@pytest.mark.parametrize("request_", [b"", b"GET", b"POST /metrics HTTP/1.1\r\n\r\n", b"\xff" * 20_000])
-def test_a_request_for_anything_else_gets_no_metrics(request_: bytes) -> None:
-    async def work() -> bytes:
-        server = await metrics.serve("0", dict)
-        async with server:
-            host, _, port = metrics.address_of(server).rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(request_)
-            if writer.can_write_eof():
-                writer.write_eof()
-            try:
-                return await reader.read()
-            except ConnectionError:
-                return b""
-            finally:
-                writer.close()
+async def answered(request: bytes, well: bool = True) -> bytes:
+    """The first line of what the port for metrics says to it."""
+    server = await metrics.serve("0", dict, lambda: well)
+    async with server:
+        host, _, port = metrics.address_of(server).rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(request)
+        writer.write_eof()
+        try:
+            return (await reader.read()).split(b"\r\n")[0]
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
 
-    assert asyncio.run(work()).split(b"\r\n")[0] in (b"", b"HTTP/1.1 405 Method Not Allowed")
+
+async def test_a_request_for_anything_else_gets_no_metrics() -> None:
+    for request in (b"", b"GET", b"POST /metrics HTTP/1.1\r\n\r\n", b"\xff" * 20_000):
+        assert await answered(request) in (b"", b"HTTP/1.1 405 Method Not Allowed")
+
+
+async def test_the_metrics_port_answers_probes_too() -> None:
+    probe = b"GET /healthz HTTP/1.1\r\n\r\n"
+    assert await answered(probe) == b"HTTP/1.1 200 OK"
+    assert await answered(probe, well=False) == b"HTTP/1.1 503 Service Unavailable"
 
 
 async def test_health_is_reported_for_controller_and_islands_and_a_probe_needs_no_token(tmp_path: Path) -> None:
@@ -149,22 +156,6 @@ async def test_the_number_of_watchers_is_bounded(tmp_path: Path, monkeypatch: py
         async with asyncio.timeout(10):
             while not await again():  # names of clients that have gone make room
                 await asyncio.sleep(0.05)
-
-
-@pytest.mark.parametrize(("well", "status"), [(True, b"200 OK"), (False, b"503 Service Unavailable")])
-def test_the_metrics_port_answers_probes_too(well: bool, status: bytes) -> None:
-    async def work() -> bytes:
-        server = await metrics.serve("0", dict, lambda: well)
-        async with server:
-            host, _, port = metrics.address_of(server).rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
-            try:
-                return await reader.read()
-            finally:
-                writer.close()
-
-    assert asyncio.run(work()).split(b"\r\n")[0] == b"HTTP/1.1 " + status
 
 
 async def test_connected_sessions_learn_how_long_steps_took(tmp_path: Path) -> None:

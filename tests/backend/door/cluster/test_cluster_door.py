@@ -23,7 +23,7 @@ LOSS = re.compile(r"loss ([\d.e-]+)")
 PATIENCE = 120.0  # seconds
 
 BASICS = """
-import jax, numpy as np
+import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 print(len(jax.devices()), jax.devices()[0].platform)
 x = np.arange(4096, dtype=np.float32).reshape(64, 64)
@@ -37,6 +37,16 @@ print(np.array_equal(np.asarray(there), 2 * x), tuple(there.sharding.spec))
 other = jax.device_put(there, NamedSharding(jax.sharding.Mesh(np.array(jax.devices())[::-1], "x"), P(None, "x")))
 print(np.array_equal(np.asarray(other), 2 * x))
 print(np.array_equal(np.asarray(jax.device_put(jax.device_put(x, jax.devices()[1]), jax.devices()[6])), x))
+
+def said(f, *given):
+    try:
+        return f(*given)
+    except jax.errors.JaxRuntimeError as error:
+        return str(error).splitlines()[0]
+
+print(said(jax.jit(lambda x: jnp.concatenate([x, x])), jnp.zeros(3, "int2")))
+print(said(jax.jit(jax.ffi.ffi_call("never_heard_of", jax.ShapeDtypeStruct((2,), np.float32))), np.ones(2, np.float32)))
+print(float(jax.jit(lambda x: x + 2)(np.float32(1))))
 """
 
 LOOPS = """
@@ -57,7 +67,9 @@ while True:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with on_cluster(controller=["--metrics-port", "0"], door=["--name", "alice", "--weight", "2"]) as found:
+    """Its agents do not trust their clients."""
+    names = ["--name", "alice", "--weight", "2"]
+    with on_cluster(controller=["--metrics-port", "0"], agents=["--no-trust-clients"], door=names) as found:
         yield found
 
 
@@ -75,8 +87,13 @@ def metrics(served: Served) -> str:
 
 
 def test_a_program_computes_on_all_devices_of_both_hosts_and_leaves_nothing(served: Served) -> None:
-    said = output(python("-c", BASICS, env=served.door.env)).splitlines()
+    """Code that ends its compiler, or that is refused, is told, and the agents live."""
+    *said, deadly, refused, alive = output(python("-c", BASICS, env=served.door.env)).splitlines()
     assert said == [f"{DEVICES} cpu", "True", "True ('x', 'y')", "True", "True"]
+    assert "the compiler's process was ended by SIGABRT" in deadly
+    assert "is refused: it calls 'never_heard_of'" in refused
+    assert alive == "3.0"
+    assert [agent.alive for agent in served.cluster.agents] == [True, True]
     await_nothing_held(served.cluster)
 
 

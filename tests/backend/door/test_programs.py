@@ -73,15 +73,6 @@ def test_elements_of_every_width_have_a_kind() -> None:
         assert dtype_of(found.results[0].kind) is not None
 
 
-@pytest.mark.parametrize(
-    "name", ["InspectSharding", "CustomSPMDPartitioning", "xla_ffi_python_cpu_callback", "xla_python_gpu_callback"]
-)
-def test_callbacks_are_refused_before_the_compiler_sees_them(name: str) -> None:
-    with pytest.raises(StatusError, match="calls back into Python") as raised:
-        facts(calling(name), more=(name,))
-    assert name in raised.value.text
-
-
 def test_foreign_functions_are_refused_by_name_but_for_those_that_are_allowed() -> None:
     with pytest.raises(StatusError, match="'run_anything', which is not on the list"):
         facts(calling("run_anything"))

@@ -313,20 +313,12 @@ NEWER = "[external/xla++third_party_ext+gloo/gloo/transport/tcp"
     [
         (f"UNKNOWN: Gloo all-reduce failed: {PAIR} Connection closed by peer [198.19.7.1]:28058", f"{LOST} (closed)"),
         (
-            f"UNKNOWN: Gloo all-reduce failed: {NEWER}/pair.cc:547] Connection closed by peer [198.19.7.1]:28058",
-            f"{LOST} (closed)",
-        ),
-        (
             f"UNKNOWN: Gloo AllGather failed: {PAIR} Read error [127.0.0.1]:4242: Connection reset by peer",
             f"{LOST} (reset)",
         ),
         (
             f"UNKNOWN: Gloo all-to-all failed: {NEWER}/unbound_buffer.cc:81] Timed out waiting 20000ms for recv",
             f"{LOST} (timed out)",
-        ),
-        (
-            f"UNKNOWN: Gloo collective permute failed: {PAIR} readv [127.0.0.1]:4242: No route to host",
-            f"{LOST} (unreachable)",
         ),
         ("UNKNOWN: Gloo ReduceScatter failed: what nobody has seen", LOST),
         (

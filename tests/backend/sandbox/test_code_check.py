@@ -322,15 +322,6 @@ def test_a_check_is_interrupted_when_nobody_wants_the_code_and_the_next_goes_on(
         check(gate, good)
 
 
-def test_code_that_nobody_wants_is_not_checked() -> None:
-    plan, blobs = plan_of(fresh(), "unwanted")
-    (code,) = plan.codes
-    with code_gate() as gate:
-        with pytest.raises(Unusable, match="nobody wants computation 'unwanted' any more"):
-            gate.check(code, plan.steps[code.step], (), (), blobs, (0,), lambda: False)  # type: ignore[arg-type]
-        assert gate.checked == 0
-
-
 # --- what a child can see -------------------------------------------------------------------------------------------
 
 

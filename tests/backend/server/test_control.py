@@ -11,7 +11,6 @@ import pytest
 from backend.auth.access import Access
 from backend.node.calls import CallError
 from backend.streams import StreamRefused, dial
-from core.client.client_limits import Submitted
 from core.model.program import Sharding, SliceSpec, Value
 from core.protocol import effects as e
 from tests.backend.cluster import chain, cluster, wait_until
@@ -28,20 +27,6 @@ async def test_a_program_runs_on_all_hosts(tmp_path: Path) -> None:
             assert (await user.ended(each.run)).blame is None
         assert [found.devices(host).gangs for host in found.agents] == [60] * 4
         assert found.server.node.carried == [0, 0]
-
-
-async def test_a_run_that_needs_the_result_of_another_is_sent_without_waiting_for_it(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as found:
-        user = found.user()
-        program = user.call(lambda client, now: client.register(chain(1, 4), now))
-        argument: int | bytes = TINY.tobytes()
-        last: Submitted | None = None
-        for _ in range(50):
-            last = user.submit(program, argument)
-            argument = last.results[0]
-        assert last is not None
-        assert (await user.ended(last.run)).blame is None
-        assert found.server.trace.columns()["gangs"]["seq"]
 
 
 async def test_contents_travel_directly_between_client_and_hosts(tmp_path: Path) -> None:

@@ -53,16 +53,6 @@ async def test_another_caller_is_refused_with_the_reason_which_is_logged_with_it
     assert line.endswith(f": a stream as {name!r}: {text}")
 
 
-async def test_a_name_and_a_token_of_any_length_that_fits_are_refused_and_logged_short(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with port(SESAME) as found:
-        with pytest.raises(StreamRefused):
-            await found.dial("x\n" * 2000, Access("y" * 8000))
-    assert only_line(caplog).isprintable()
-    assert len(only_line(caplog)) < 600
-
-
 async def test_a_refused_caller_reads_the_reason_although_it_goes_on_talking() -> None:
     """If a connection is closed while bytes are unread, TCP throws away what the other end has not read yet."""
     async with port(SESAME) as found:

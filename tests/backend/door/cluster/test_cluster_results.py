@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from backend.door.cluster.cluster_arrays import ClusterArray, ClusterArrays
+from backend.door.cluster.cluster_arrays import ClusterArrays
 from backend.door.protocol.ifrt_messages import StatusCode
 from core.client import Limits
 from core.model import Range, ranges
@@ -52,11 +51,6 @@ def test_a_step_names_the_results_of_the_last_one_as_one(rig: ClusterRig) -> Non
     assert submit.args == (Range(2, 10),)
     assert submit.results == (Range(12, 10),)
     assert again.count == 10
-
-
-def test_few_results_are_arrays_from_the_beginning(rig: ClusterRig) -> None:
-    made = rig.run(rig.executable(results=SHAPES[:3]), rig.large())
-    assert [type(each) for each in made] == [ClusterArray] * 3
 
 
 def test_one_that_is_used_alone_has_its_own_name(rig: ClusterRig) -> None:
@@ -147,15 +141,6 @@ def test_one_of_them_may_be_lost(rig: ClusterRig) -> None:
     assert rig.told(*rest.waits()) == [None]
     assert rig.told(made.part(3).alone())[0].code == StatusCode.DATA_LOSS
     assert rig.told(*made.waits()) == [None]
-
-
-def test_one_of_them_is_read(rig: ClusterRig) -> None:
-    made = first_of(rig)
-    told = rig.fetched(made.part(9).alone())
-    (get,) = [call for call in rig.calls() if isinstance(call, m.Get)]
-    assert get.buffer == 11
-    rig.brings(get.request, np.ones((128, 64)))
-    assert told[0].shape == (128, 64)
 
 
 def test_deleting_them_frees_them_at_once(rig: ClusterRig) -> None:

@@ -17,13 +17,10 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from backend.agent.agent import Agent
-from backend.devices.timed import TimedDevices
 from core.client.client_limits import Submitted
 from core.protocol import effects as e
-from core.protocol.messages import Blame
 
-from .cluster import COST, Cluster, User, chain, cluster
+from .cluster import COST, User, chain
 from .real import Program, Real, await_end, children_of, real
 
 TINY = np.arange(8, dtype=np.float32).tobytes()
@@ -225,56 +222,6 @@ async def test_buffers_of_a_killed_client_are_freed_and_other_clients_go_on(tmp_
         user.call(lambda client, now: client.release(mine.results, now))
         status = await found.until(lambda status: status["buffers"] == 0 and status["runs"] == 0)
         assert [island["epoch"] for island in status["islands"]] == [0, 0]
-
-
-# --- one host alone -----------------------------------------------------------------------------------------------
-
-
-class Failing(TimedDevices):
-    """The first gang cannot be launched on these devices. Those behind it wait, as `interface` requires."""
-
-    failed_once = False
-    stuck = -1
-
-    def launch(self, command: e.Launch, plan: object) -> None:
-        if not self.failed_once:
-            self.failed_once, self.stuck = True, command.seq
-            self.waiting: list[tuple[e.Launch, object]] = []
-            self.post(e.LaunchFailed(command.seq, Blame("user", "out of luck", host=1)))
-        elif self.stuck >= 0:
-            self.waiting.append((command, plan))
-        else:
-            super().launch(command, plan)  # type: ignore[arg-type]
-
-    def abandon(self, seqs: object) -> None:
-        super().abandon(seqs)  # type: ignore[arg-type]
-        if self.stuck in seqs:  # type: ignore[operator]
-            self.stuck, waiting = -1, self.waiting
-            for command, plan in waiting:
-                if command.seq not in seqs:  # type: ignore[operator]
-                    super().launch(command, plan)  # type: ignore[arg-type]
-
-
-async def test_a_computation_that_fails_on_one_host_is_blamed_and_no_gang_meets_the_wrong_peer(tmp_path: Path) -> None:
-    async with cluster(tmp_path, agents=False) as found:
-        await found.agent(0)
-        await _failing_agent(found, 1)
-        await found.ready()
-        user = found.user()
-        program = register(user, 1)
-        first, second = user.submit(program, TINY), user.submit(program, TINY)
-        blame = await user.blamed(first.run)
-        assert (blame.cause, blame.host) == ("out of luck", 1)
-        # it was behind the failed one, and ran in the next epoch
-        assert (await user.ended(second.run)).blame is None
-        await found.ready()
-        await runs(user, program)
-        assert [len(found.devices(host)._under_way) for host in found.agents] == [0, 0]
-
-
-async def _failing_agent(found: Cluster, host: int) -> None:
-    agent = Agent(found.server.address, Failing(2), name=f"host-{host}", host=host)
-    found.agents[await agent.start()] = agent
 
 
 # --- JAX's own processes, and its cache ---------------------------------------------------------------------------

@@ -161,16 +161,6 @@ async def test_code_is_uploaded_to_the_controller_once_by_its_hash(tmp_path: Pat
             await user.head.keep([bytes(framing.MESSAGE)])
 
 
-async def test_a_goodbye_is_answered(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as found:
-        user = found.user()
-        await wait_until(lambda: user.remote.client.state == "open")
-        user.call(lambda client, now: client.close(now))
-        told = await user.until(lambda effect: isinstance(effect, e.LogLine))
-        assert "said goodbye" in told.text
-        assert user.remote.client.state == "closed"
-
-
 async def test_a_client_is_told_of_its_program_also_by_devices_that_compile_nothing(tmp_path: Path) -> None:
     async with cluster(tmp_path) as found:
         user = found.user()

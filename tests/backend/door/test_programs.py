@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-import jax
-import numpy as np
 import pytest
 
 from backend.door.program_facts import ProgramFacts, read_program
@@ -98,9 +96,3 @@ def test_a_program_that_is_none_is_refused() -> None:
         read_program(b"nonsense", ())
     with pytest.raises(StatusError, match="no function 'main'"):
         facts("module @m { func.func private @other() { return } }")
-
-
-def test_what_jax_itself_lowers_is_read() -> None:
-    lowered = jax.jit(lambda x, y: (x + y, y), donate_argnums=0).lower(np.ones(3, np.float32), np.ones(3, np.float32))
-    found = facts(lowered.as_text())
-    assert (len(found.results), found.donated) == (2, (0,))

@@ -25,7 +25,7 @@ from core.record.eventlog import Diverged, LogError, replayed
 from core.schedule.policy import Fifo, Policy, Ready, RoundRobin, Stride, Ticket
 from seaway.cli import main, replaying
 from tests.backend.cluster import chain, cluster, wait_until
-from tests.backend.real import Real, real
+from tests.backend.real import real
 from tests.backend.test_faults import register, runs
 
 from .test_control import TINY
@@ -208,10 +208,12 @@ def test_a_difference_is_shown_with_the_events_before_it(log: Path) -> None:
 ROOM = 1 << 15  # bytes that a file may have; the kernel refuses more, as with a full disk
 
 
-def test_a_log_that_cannot_be_written_any_more_is_reported_everywhere_and_the_service_goes_on(tmp_path: Path) -> None:
+async def test_a_log_that_cannot_be_written_any_more_is_reported_everywhere_and_the_service_goes_on(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "run.log"
-
-    async def work(found: Real) -> None:
+    options = ("--record", str(path), "--metrics-port", "0")
+    async with asyncio.timeout(120), real(tmp_path, options=options) as found:
         place = found.figures()
         user = found.user()
         program = register(user, 50)
@@ -234,13 +236,6 @@ def test_a_log_that_cannot_be_written_any_more_is_reported_everywhere_and_the_se
         assert await found.controller.ended() == 0
         assert found.controller.said().splitlines()[-1] == f"seaway controller: {lost}"
         assert "Traceback" not in found.controller.said()
-
-    async def drive() -> None:
-        options = ("--record", str(path), "--metrics-port", "0")
-        async with asyncio.timeout(120), real(tmp_path, options=options) as found:
-            await work(found)
-
-    asyncio.run(drive())
     assert path.stat().st_size <= ROOM
     with pytest.raises(LogError, match="was cut short"):
         eventlogs.read(path)

@@ -74,11 +74,6 @@ def test_an_array_is_fetched_once_for_all_who_read_its_shards(rig: ClusterRig) -
     assert len(rig.calls()) == 1  # contents are not kept for ever
 
 
-def test_shards_of_an_array_of_one_device_are_the_array(rig: ClusterRig) -> None:
-    x = rig.large()
-    assert rig.devices.shards(x) == [x]
-
-
 # --- runs -----------------------------------------------------------------------------------------------------
 
 
@@ -93,15 +88,6 @@ def test_results_have_names_at_once_and_are_ready_when_it_is_said(rig: ClusterRi
     assert told == []
     rig.ready(submit.results[1])
     assert told == [None]
-
-
-def test_results_are_ready_when_their_run_has_ended(rig: ClusterRig) -> None:
-    step = rig.executable(results=[(128, 64)] * 2)
-    results = rig.run(step, rig.large())
-    told = rig.told(*results)
-    rig.link.say(m.Ended(1))
-    assert told == [None]
-    assert isinstance(rig.calls()[1], m.Submit)
 
 
 def test_dropped_arrays_are_released_together_and_with_the_next_call(rig: ClusterRig) -> None:

@@ -113,13 +113,6 @@ def test_they_are_ready_when_it_is_said_however_they_were_taken_apart(rig: Clust
     assert rig.told(alone) == [None]
 
 
-def test_the_end_of_their_run_says_that_they_are_ready(rig: ClusterRig) -> None:
-    made = first_of(rig)
-    told = rig.told(*made.waits())
-    rig.link.say(m.Ended(1))
-    assert told == [None]
-
-
 def test_a_failed_run_spoils_all_of_them(rig: ClusterRig) -> None:
     made = first_of(rig)
     alone = made.part(9).alone()

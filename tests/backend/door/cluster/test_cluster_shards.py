@@ -66,11 +66,6 @@ says("donated sources", firsts(x), firsts(made(ys)))
 
 x = double(made(parts()))
 shards = [each.data for each in x.addressable_shards]
-y = takes(x)
-says("shards of what is donated", firsts(y))
-
-x = double(made(parts()))
-shards = [each.data for each in x.addressable_shards]
 ones = [alone(each) for each in shards]
 y = takes(x)
 says("used shards of what is donated", firsts(y), [float(alone(each)[0]) for each in shards])
@@ -99,7 +94,6 @@ made [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0] 57344.0
 deleted sources [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0] [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]
 donated view [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0] [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0] True
 donated sources [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0] [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]
-shards of what is donated [0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0]
 used shards of what is donated [0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0] [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0]
 in another order True [28.0, 24.0, 20.0, 16.0, 12.0, 8.0, 4.0, 0.0] [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]
 numbers [29.0, 30.0, 31.0, 32.0, 33.0, 34.0, 35.0, 36.0]

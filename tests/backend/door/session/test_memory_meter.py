@@ -14,6 +14,7 @@ from backend.door.session.session_devices import ArrayType
 from backend.door.session.session_state import SessionLimits
 
 from ..session_rig import SessionRig, replicated, tiled
+from .test_arrays import assemble
 
 KIB = 1 << 10
 
@@ -90,24 +91,12 @@ def test_an_array_put_together_has_the_memory_of_its_parts() -> None:
     rig = rig_of(KIB)
     rig.array(1, device=0)
     rig.array(2, device=1)
-    done = rig.ask(
-        "assemble_array_from_single_device_arrays", result_handle=3, single_device_array_handles=[1, 2],
-        sharding=tiled([2], [0, 1]), **_shape(4),
-    )  # fmt: skip
+    done = assemble(rig, tiled([2], [0, 1]), {"dims": [4]}, result_handle=3, single_device_array_handles=[1, 2])
     assert rig.status(done) == "ok"
     destruct(rig, 1, 2)
     assert used(rig) == 16
     destruct(rig, 3)
     assert used(rig) == 0
-
-
-def _shape(*dims: int) -> dict[str, Any]:
-    from backend.door.protocol.ifrt_messages import IfrtRequest
-
-    body = IfrtRequest().assemble_array_from_single_device_arrays_request
-    body.shape.dims.extend(dims)
-    body.dtype.kind = DTypeProto.KIND_F32
-    return {"shape": body.shape, "dtype": body.dtype}
 
 
 def test_copies_to_other_devices_count_and_those_to_the_same_may_share() -> None:

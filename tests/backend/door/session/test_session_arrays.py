@@ -45,11 +45,6 @@ def counts(table: ArrayTable, *handles: int, edges: tuple[int, ...] = ()) -> lis
 # --- the table ------------------------------------------------------------------------------------------------
 
 
-def test_what_is_named_together_stays_one(table: ArrayTable) -> None:
-    assert counts(table, *range(20, 30)) == [10]
-    assert counts(table, *range(20, 30)) == [10]
-
-
 def test_what_is_named_alone_is_alone_from_then_on(table: ArrayTable) -> None:
     assert table.get(23).type == TYPES[3]
     assert counts(table, *range(20, 30)) == [3, 1, 6]

@@ -25,13 +25,13 @@ SEEDS = st.integers(0, 1 << 20)
 
 
 @given(seed=SEEDS)
-@examples(6)
+@examples(4)
 def test_moves_take_the_same_time(seed: int) -> None:
     """Between disjoint and overlapping slices, of an island or two; resharded or not; several runs under way."""
     scene.assert_equal(move_scene.draw(seed))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_moves_take_the_same_time_on_64_hosts(seed: int) -> None:
     drawn = move_scene.draw(seed, hosts=64)
     drawn.acts, drawn.clients = 3, 1

@@ -36,7 +36,7 @@ def test_programs_on_many_slices_take_the_same_time(seed: int, hosts: int, kind:
 
 
 @given(seed=SEEDS)
-@examples(6)
+@examples(4)
 def test_beside_other_programs_they_take_the_same_time(seed: int) -> None:
     scene.assert_equal(wide_scene.draw_mixed(seed))
 

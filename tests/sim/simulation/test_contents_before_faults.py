@@ -39,7 +39,7 @@ def forgets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @given(seed=st.integers(0, 1 << 20))
-@examples(3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_scenes_in_which_contents_go_together_before_a_fault_take_the_same_time(forgets: list[int], seed: int) -> None:
     drawn = fault_scene.draw(seed, after=40)
     with suppress(Unannounced):

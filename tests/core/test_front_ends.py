@@ -91,15 +91,6 @@ def test_an_array_moves_to_other_devices_of_the_session(
     ended(w, client, client.submit(program, put))
 
 
-def test_an_array_moves_from_the_whole_slice_to_one_device_and_back() -> None:
-    w = world()
-    client = w.client("a")
-    out, back = slices(one=(6,)), slices(one=(6,))
-    there = client.submit(move(out, out.arg("all", 64, split="0"), "one"), bytes(256))
-    again = client.submit(move(back, back.arg("one", 64), "all", "0"), there.results[0])
-    ended(w, client, there, again)
-
-
 def test_a_put_lies_where_its_sub_slice_lies_and_the_slice_must_be_bound() -> None:
     w = world()
     client = w.client("a")

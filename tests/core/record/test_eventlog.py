@@ -16,8 +16,6 @@ from core.record.eventlog import MAGIC, Diverged, Log, LogAbout, LogError, Recor
 from tests.core import structs
 from tests.laws import examples
 
-AnyEvent = Any
-
 
 class CountingMachine:
     """A very small machine: it ends each run one second after it came, and counts them."""

@@ -120,6 +120,12 @@ class Rig:
         island = self.controller.state.islands[0]
         return island.phase, island.epoch
 
+    def blame(self, run: int) -> tuple[str, str]:
+        """The code and the cause with which a run has ended."""
+        found = self.ended[run]
+        assert found is not None
+        return found.code, found.cause
+
     @property
     def stalls(self) -> list[Stall]:
         return self.controller.stalls.now()

@@ -69,10 +69,8 @@ def test_a_wait_for_hosts_that_never_come_is_ended() -> None:
     rig.until(BOUNDS.absent - 1)
     assert (rig.ended, rig.puts) == ({}, {})
     rig.until(BOUNDS.absent)
-    blame = rig.ended[1]
-    assert blame is not None
     waits = "slice 's' waits for hosts 0 of island 'i0' (absent), for 600 s"
-    assert (blame.code, blame.cause) == ("timeout", waits)
+    assert rig.blame(1) == ("timeout", waits)
     put = rig.puts[1]
     assert put is not None
     assert (put.code, put.cause) == ("timeout", waits.replace("'s'", "'other'"))

@@ -53,9 +53,7 @@ def test_a_hosts_view_of_anothers_failure_waits_for_the_other_hosts_own_report(s
     rig.done(0, make, said[first])
     assert (1 in rig.ended) == (first == 1), "a host that reports only what it saw of another is not believed at once"
     rig.done(1, make, said[1 - first])
-    ended = rig.ended[1]
-    assert ended is not None
-    assert (ended.code, ended.cause) == ("checkpoint", "the disk is full")
+    assert rig.blame(1) == ("checkpoint", "the disk is full")
 
 
 def test_when_the_last_report_is_good_all_dependent_results_are_reported() -> None:

@@ -15,7 +15,24 @@ from core.model.plan import Gang, Layout, Move
 from core.model.program import Sharding
 from tests.core.hostworld import HOSTS, Cluster, gang, layout, plan
 
-from .onehost import BAD, FAR, ME, NEAR, Host, X, chain, done, enter, inbound, launch, outbound, recv, seat, send
+from .onehost import (
+    BAD,
+    FAR,
+    ME,
+    NEAR,
+    Host,
+    X,
+    chain,
+    done,
+    enter,
+    inbound,
+    launch,
+    outbound,
+    recv,
+    report,
+    seat,
+    send,
+)
 
 # --- launches --------------------------------------------------------------------------------------------
 
@@ -260,9 +277,8 @@ def test_a_freed_buffer_can_no_longer_be_named() -> None:
     host.run(chain(1), args=(50,))
     assert host.read(p.FreeStep((50,)), p.FreeStep((50,))) == [p.FreeBuffer(50, (("order", 4),))]
     trouble, effect = host.read(enter(1))
-    assert isinstance(trouble, p.ToController)
-    assert isinstance(trouble.report, p.HostFault)
-    assert trouble.report.blame.code == "protocol"
+    fault = report(trouble, p.HostFault)
+    assert fault.blame.code == "protocol"
     assert isinstance(effect, p.Launch)
     assert effect.placeholders  # on all hosts or on none
 
@@ -307,7 +323,7 @@ def test_a_send_of_a_spoilt_source_says_so() -> None:
     assert host.hear(p.Sent(2)) == [done(2, ("sent", 2), opened.blame)]
 
 
-def test_a_host_with_nothing_to_send_is_done_at_once() -> None:
+def test_a_host_with_nothing_to_send_is_overat_once() -> None:
     """Replicated over both hosts: one replica is enough for the other end, which takes from host 1."""
     whole = Sharding(((),))
     source = Layout((8,), "float32", NEAR, (4,), whole)
@@ -405,9 +421,8 @@ def test_a_forgotten_plan_is_forgotten_here_and_what_is_being_compiled_for_it_is
     host.read(p.CompileStep(1, (0,)))
     assert host.read(p.ForgetStep((1,), (1, 7))) == [p.ForgetPlan(1, (("order", 3),))]
     (said,) = host.hear(p.CodeReady(1, 0, p.Blame("code", "nobody wants it")))
-    assert isinstance(said, p.ToController)
-    assert isinstance(said.report, p.Compiled)
-    assert said.report.blame is not None
+    compiled = report(said, p.Compiled)
+    assert compiled.blame is not None
     with pytest.raises(Illegal, match="nobody asked"):
         host.hear(p.CodeReady(1, 0))
     assert host.read(p.ForgetStep((), (1,))) == []

@@ -101,8 +101,9 @@ def outbound(sparse: bool = False) -> Plan:
     return plan(1, [X, layout(FAR), X], steps, keep=(2,))
 
 
-def report(effect: p.Command, kind: type[T]) -> T:
-    """What the host reports to its controller."""
+def report(kind: type[T], *said: p.Command) -> T:
+    """What the host reports to its controller, and all that it says."""
+    (effect,) = said
     assert isinstance(effect, p.ToController)
     assert isinstance(effect.report, kind)
     return effect.report

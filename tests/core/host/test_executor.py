@@ -277,7 +277,7 @@ def test_a_freed_buffer_can_no_longer_be_named() -> None:
     host.run(chain(1), args=(50,))
     assert host.read(p.FreeStep((50,)), p.FreeStep((50,))) == [p.FreeBuffer(50, (("order", 4),))]
     trouble, effect = host.read(enter(1))
-    fault = report(trouble, p.HostFault)
+    fault = report(p.HostFault, trouble)
     assert fault.blame.code == "protocol"
     assert isinstance(effect, p.Launch)
     assert effect.placeholders  # on all hosts or on none
@@ -421,7 +421,7 @@ def test_a_forgotten_plan_is_forgotten_here_and_what_is_being_compiled_for_it_is
     host.read(p.CompileStep(1, (0,)))
     assert host.read(p.ForgetStep((1,), (1, 7))) == [p.ForgetPlan(1, (("order", 3),))]
     (said,) = host.hear(p.CodeReady(1, 0, p.Blame("code", "nobody wants it")))
-    compiled = report(said, p.Compiled)
+    compiled = report(p.Compiled, said)
     assert compiled.blame is not None
     with pytest.raises(Illegal, match="nobody asked"):
         host.hear(p.CodeReady(1, 0))

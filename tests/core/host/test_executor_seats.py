@@ -104,7 +104,7 @@ def test_a_step_that_names_a_lost_buffer_is_blamed_on_the_loss_and_breaks_no_rul
     launched, ended = host.read(enter(1), p.SendStep(2, -1, 50, HOSTS, 2, 7))
     assert isinstance(launched, p.Launch)
     assert launched.placeholders
-    over = report(ended, p.Done)
+    over = report(p.Done, ended)
     assert over.blame is not None
     assert over.blame.code == "host-lost"
     assert p.FreeBuffer(101, (("order", 4), ("done", 1))) in host.hear(p.Finished(1))  # no other step frees it
@@ -131,7 +131,7 @@ def test_an_older_epoch_is_refused() -> None:
     host.hear(seat(epoch=3, tree=1))
     host.hear(p.Reformed(3))
     for message in (seat(epoch=2, tree=9), p.Ordered(0, 0, 0, 1, HOSTS, 0, (), (), ())):
-        report(*host.hear(message), p.HostFault)
+        report(p.HostFault, *host.hear(message))
 
 
 def test_a_host_introduces_itself_with_clients_buffers_and_unfinished_work() -> None:
@@ -156,8 +156,8 @@ def test_a_host_introduces_itself_with_clients_buffers_and_unfinished_work() -> 
 )  # fmt: skip
 def test_an_invalid_step_is_reported_and_ends_with_a_blame(step: p.Step) -> None:
     trouble, ended = Host().read(step)
-    fault = report(trouble, p.HostFault)
-    over = report(ended, p.Done)
+    fault = report(p.HostFault, trouble)
+    over = report(p.Done, ended)
     assert fault.blame == over.blame
     assert fault.blame.code == "protocol"
 
@@ -165,7 +165,7 @@ def test_an_invalid_step_is_reported_and_ends_with_a_blame(step: p.Step) -> None
 def test_an_invalid_gang_is_reported_and_stops_the_queue() -> None:
     host = Host()
     host.run(inbound())
-    report(*host.read(enter(3, run=77)), p.HostFault)
+    report(p.HostFault, *host.read(enter(3, run=77)))
     assert host.read(enter(4, 2)) == []
     assert [e.seq for e in host.hear(seat(tree=1, abandon=(3,))) if isinstance(e, p.Launch)] == [4]
 
@@ -173,14 +173,14 @@ def test_an_invalid_gang_is_reported_and_stops_the_queue() -> None:
 def test_a_run_without_its_arguments_is_reported() -> None:
     host = Host()
     host.run(chain(1), args=(50,))
-    report(*host.read(runs=(p.RunHeader(5, 1, 0, ()),)), p.HostFault)
+    report(p.HostFault, *host.read(runs=(p.RunHeader(5, 1, 0, ()),)))
 
 
 def test_a_run_of_an_unknown_plan_is_ignored_until_a_step_of_it_arrives() -> None:
     """One message is for all hosts that any part of it is for."""
     host = Host()
     assert host.read(runs=(p.RunHeader(5, 99, 0, ()),)) == []
-    report(*host.read(enter(3, run=5)), p.HostFault)
+    report(p.HostFault, *host.read(enter(3, run=5)))
 
 
 @pytest.mark.parametrize(

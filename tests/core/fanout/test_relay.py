@@ -106,18 +106,6 @@ def test_only_the_parent_gives_orders() -> None:
 # --- up ---------------------------------------------------------------------------------------------------
 
 
-def test_reports_of_a_subtree_go_up_as_one() -> None:
-    host = relay()
-    host.tell(-1, order(1, gang(8)))
-    host.report(p.Done(8, ((0, 1),)), 0)
-    host.hear(1, up(p.Done(8, ((1, 3),))), 0)
-    assert host.end() == []
-    host.hear(3, up(p.Done(8, ((3, 4),))), 0)
-    assert reports_up(host.end()) == [p.Done(8, ALL)]
-    assert host.end() == []
-    assert not host._steps
-
-
 def test_all_reports_of_one_turn_leave_as_one_message() -> None:
     host = relay()
     host.tell(-1, order(1, gang(8), gang(9)))

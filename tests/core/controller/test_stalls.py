@@ -22,9 +22,9 @@ def waiting(hosts: int, joined: int, islands: int = 1, memory: int = 1 << 30) ->
     return rig
 
 
-def called(hosts: int = 2, joined: int = 2) -> Rig:
+def called(joined: int = 2) -> Rig:
     """Of a program on two hosts."""
-    rig = waiting(hosts, joined)
+    rig = waiting(2, joined)
     rig.register("step", "train")
     rig.submit(1)
     return rig

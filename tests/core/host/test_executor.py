@@ -291,7 +291,7 @@ def test_a_send_opens_when_its_source_is_made() -> None:
     assert sum(nbytes for _, _, nbytes in opened.pieces) == 16  # half of eight floats
 
 
-def test_a_host_with_nothing_to_send_is_overat_once() -> None:
+def test_a_host_with_nothing_to_send_is_over_at_once() -> None:
     """Replicated over both hosts: one replica is enough for the other end, which takes from host 1."""
     whole = Sharding(((),))
     source = Layout((8,), "float32", NEAR, (4,), whole)

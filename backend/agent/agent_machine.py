@@ -27,7 +27,6 @@ class TpuSeat(NamedTuple):
     """A host's place. rank: within the slice, which is an island; -1: unknown."""
 
     rank: int = -1
-    hosts: int = 0  # of the slice; 0: unknown
     island: str = ""
 
 
@@ -35,12 +34,12 @@ def seat(env: Mapping[str, str] = os.environ) -> TpuSeat:
     """This host's place. Raises Refused if the variables contradict each other."""
     rank = _number(env, "TPU_WORKER_ID")
     if rank < 0:
-        return TpuSeat(_number(env, "SLURM_PROCID"), max(0, _number(env, "SLURM_NTASKS")))
+        return TpuSeat(_number(env, "SLURM_PROCID"))
     names = [name for name in env.get("TPU_WORKER_HOSTNAMES", "").split(",") if name.strip()]
     if names and rank >= len(names):
         raise AccessRefused(f"TPU_WORKER_ID is {rank}, but TPU_WORKER_HOSTNAMES names only {len(names)} hosts")
     number = _number(env, "MEGASCALE_SLICE_ID")
-    return TpuSeat(rank, len(names), f"slice{number}" if number >= 0 else "")
+    return TpuSeat(rank, f"slice{number}" if number >= 0 else "")
 
 
 def _number(env: Mapping[str, str], name: str) -> int:

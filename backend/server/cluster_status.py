@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from core.controller import ClientView, Stall, live_view
+from core.controller import Stall, live_view
 from core.model import spans
 from core.record import HostLine, LiveLook, Look, increment
 
@@ -117,9 +117,6 @@ def _client(view: ClientView) -> dict[str, Any]:
 
 
 # --- for those who look again and again ----------------------------------------------------------------------------
-
-if TYPE_CHECKING:
-    from .server import Server
 
 MOST = 100_000  # rows of a table in one answer
 SAID = 10  # of the controller's words

@@ -225,14 +225,14 @@ class Failures(ControllerModule):
     def epoch_formed(self, island: IslandState, now: int) -> None:
         """Its code is compiled anew; slices that waited may have their devices now."""
         self._state.observe(EpochFormed(island.island.index, island.epoch, island.members))
-        moved = self._remap_all(island)
+        self._remap(island)
         for run in list(self._state.runs.values()):
             rows = run.rows
             if run.state == "running" and island.island.index in rows.island_hosts:
                 self._dispatch.park(run)
                 if self._compilation.ask(rows):
                     self._state.plan_ready.append(run.plan.id)
-        if moved or self._state.map_changed:
+        if self._state.map_changed:
             self._state.map_changed = False
             self._runs.lower_again(now)
         else:
@@ -240,10 +240,6 @@ class Failures(ControllerModule):
         self._registrations.anew(now)
         self._runs.slices_bound(now)
         self._state.fresh = True  # in the line for memory: an island is at work again
-
-    def _remap_all(self, island: IslandState) -> bool:
-        self._remap(island)
-        return self._state.map_changed
 
     def new_host(self, island: IslandState, join: Join) -> None:
         """Gangs that a host still has from another controller's time will never be asked for again."""

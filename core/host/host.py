@@ -94,7 +94,7 @@ class Host:
         if relay.up or relay.unknown:
             relay.flush(out)
         if self._cut_off:  # the next link begins with our Join: nothing that comes before it would be heard
-            return [effect for effect in out if not _is_for_controller(effect)]
+            return [each for each in out if not (isinstance(each, p.Send) and each.peers == (p.CONTROLLER,))]
         return out
 
     def _pass_on(self, said: list[p.Command], now: int) -> list[p.Command]:
@@ -218,7 +218,3 @@ class Host:
     def _ended(self, said: p.Received | p.Sent, now: int) -> None:
         self._out.append(said)
         self._said += self.executor.handle(said, now)
-
-
-def _is_for_controller(effect: p.Command) -> bool:
-    return isinstance(effect, p.Send) and effect.peers == (p.CONTROLLER,)

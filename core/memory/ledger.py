@@ -240,8 +240,8 @@ class Ledger:
                 level.resident += made
                 level.shift += made
 
-    def slot_freed(self, run: int, slot: int, after: int = -1) -> None:
-        """Count a slot as free that the order alone does not free, because it was sent. `after`: see `free`."""
+    def slot_freed(self, run: int, slot: int) -> None:
+        """Count a slot as free that the order alone does not free, because it was sent."""
         state = self._running(run)
         life = state.footprint.lives[slot]
         if slot not in state.footprint.loose or slot in state.freed_slots or not state.has_entered(life.born):
@@ -254,7 +254,7 @@ class Ledger:
             state.level[number] -= nbytes
             state.freed_early[number] += nbytes
             for atom in state.footprint.groups[number].atoms:
-                self._touch(atom).leave(nbytes, after)
+                self._touch(atom).leave(nbytes, -1)
         self.eased += 1
 
     def shrunk(self, run: int, slot: int, nbytes: int) -> None:

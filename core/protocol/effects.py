@@ -13,65 +13,7 @@ identical hosts, and take the maximum of the causes' times at each host.
 
 from __future__ import annotations
 
-from .client_effects import (
-    BuffersReady,
-    CallRefused,
-    CallsMade,
-    GetAgain,
-    GetStarted,
-    ProgramTold,
-    PutContentsUnneeded,
-    PutStarted,
-    RunAgain,
-    RunEnded,
-    Unblocked,
-)
-from .controller_effects import DropWorlds, FormWorld, HostAccepted, HostRefused, PolicyReplaced, WorldFailed, WorldUp
-from .effect_base import (
-    Cause,
-    Close,
-    Command,
-    Connected,
-    Disconnected,
-    Effect,
-    Event,
-    LogLine,
-    Malformed,
-    MessageReceived,
-    Send,
-    Wakeup,
-)
-from .host_effects import (
-    MOST_ABOUT,
-    Abandon,
-    CodeReady,
-    CompileCode,
-    Copied,
-    CountRows,
-    DeviceLost,
-    DropTransfer,
-    ExpectRecv,
-    Fill,
-    Finished,
-    FinishedTogether,
-    ForgetPlan,
-    FreeBuffer,
-    Launch,
-    LaunchFailed,
-    LeaveRequested,
-    MakeBuffer,
-    MakeView,
-    OpenRecv,
-    OpenSend,
-    Prepare,
-    Received,
-    Reform,
-    Reformed,
-    RestoreBuffer,
-    RowsCounted,
-    Sent,
-    SpillBuffer,
-    Stop,
-    ToController,
-    VoidView,
-)
+from .client_effects import *
+from .controller_effects import *
+from .effect_base import *
+from .host_effects import *

@@ -199,7 +199,7 @@ class Scheduler:
             self._queue_alone()
         if self.reserved:
             self._ask_again()
-        tickets = self._of_client(client)
+        tickets = [ticket for run in self._runs.values() for ticket in run if ticket.client == client]
         for ticket in tickets:
             self._take(ticket, "withdraw")
         for lane in self._contention.known.values():
@@ -423,9 +423,6 @@ class Scheduler:
                     heapify(queue)
         if self.policy is not policy:  # it was replaced meanwhile
             self._rank_again()
-
-    def _of_client(self, client: int) -> list[Ticket]:
-        return [ticket for run in self._runs.values() for ticket in run if ticket.client == client]
 
     # --- the policy
 

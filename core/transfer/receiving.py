@@ -46,12 +46,8 @@ class Incoming:
         return not self.ins and (not self.sparse or self.landed == self.expected)
 
     def blame(self) -> p.Blame | None:
-        blames = [(sender, blame) for sender, blame in self.ended.items() if blame is not None]
-        return min(blames, key=_sender)[1] if blames else None
-
-
-def _sender(pair: tuple[int, p.Blame]) -> int:
-    return pair[0]
+        blames = {sender: blame for sender, blame in self.ended.items() if blame is not None}
+        return blames[min(blames)] if blames else None
 
 
 class Receiving:

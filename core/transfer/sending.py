@@ -26,10 +26,6 @@ class ReceiverProgress(msgspec.Struct, eq=False):
     credit: int = 0  # bytes that may be sent now
     granted: int = -1  # bytes granted in all; -1 if the receiver has granted none yet
 
-    @property
-    def all_sent(self) -> bool:
-        return self.at == len(self.pieces)
-
 
 class SendMachine:
     def __init__(self, me: int, chunk: int, limit: int) -> None:
@@ -144,7 +140,7 @@ class SendMachine:
         effects: Outcome = [
             self._send(receiver, p.Spoilt(transfer, self._me, receiver, blame))
             for receiver, out in outs.items()
-            if not out.all_sent
+            if out.at < len(out.pieces)
         ]
         return [*effects, p.Sent(transfer)]
 

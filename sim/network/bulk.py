@@ -25,7 +25,7 @@ from core.record import Trace
 
 from ..engine import SimClock, ThreadPool
 from .client_card import ClientCard
-from .faces import Face, face_to
+from .faces import face_to
 from .ports import Key, Ports
 
 Name = int
@@ -93,7 +93,7 @@ class BulkNetwork:
         self._long: dict[tuple[Name, Name, int], None] = {}
         self._entered: dict[tuple[Name, Name], int] = {}  # when the last chunk of a connection reached its card
         self.ports = Ports(clock)
-        self._face = cache(self._face_to)
+        self._face = cache(lambda one, other: face_to(cluster.island_of_host(one), roads.chip, one, other))
         self._lives: dict[Name, int] = {}
         self.moved = 0  # bytes of contents
         self._cards: dict[tuple[Name, bool], ClientCard] = {}  # by client; for what it sends, and for what it gets
@@ -218,15 +218,12 @@ class BulkNetwork:
             axis, upwards, links = self._face(sender, receiver)
             port = self.ports.number(("up" if upwards else "down", sender, axis))
             return port, taking(nbytes, roads.ici * links), roads.torus_latency
-        return self.ports.number(("out", sender)), self.taking_card(nbytes), 0
+        # a host's card is no faster than the bus behind it
+        return self.ports.number(("out", sender)), max(taking(nbytes, roads.nic), taking(nbytes, roads.pcie)), 0
 
     def last_port(self, receiver: Name) -> int:
         """The receiver's port for contents from other hosts, not over a torus."""
         return self.ports.number(("in", receiver))
-
-    def taking_card(self, nbytes: int) -> int:
-        """How long a host's card needs for so many bytes."""
-        return max(taking(nbytes, self._roads.nic), taking(nbytes, self._roads.pcie))
 
     def by_card(self, sender: Name, receiver: Name) -> bool:
         """Whether contents between these hosts go over their network cards."""
@@ -266,9 +263,6 @@ class BulkNetwork:
             if isinstance(message, Chunk):
                 self._trace.came(message.transfer, self._clock.now)
             self._arrive(receiver, sender, number, message)
-
-    def _face_to(self, sender: Name, receiver: Name) -> Face:
-        return face_to(self._cluster.island_of_host(sender), self._roads.chip, sender, receiver)
 
     def _devices_of(self, host: Name) -> int:
         return self._cluster.island_of_host(host).devices_per_host

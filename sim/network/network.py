@@ -191,6 +191,3 @@ class Network:
             link.held is not None and (spans.contains(hosts, one) or spans.contains(hosts, other))
             for (one, other), link in self._links.items()
         )
-
-    def is_cut(self, one: Name, other: Name) -> bool:
-        return self.link(one, other).held is not None

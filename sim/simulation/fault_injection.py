@@ -115,10 +115,10 @@ class FaultInjection:
         process = self._sim.lone_hosts[host] = self._sim.new_host(host)
         process.serve(e.Connected(CONTROLLER), self._sim.now)
 
-    def leave_host(self, host: int, reason: str = "a pre-emption notice") -> None:
+    def leave_host(self, host: int) -> None:
         """A planned stop: the host is drained, and does not come back."""
         self._leaving[host] = None
-        self._single_host(host).serve(e.LeaveRequested(reason), self._sim.now)
+        self._single_host(host).serve(e.LeaveRequested("a pre-emption notice"), self._sim.now)
 
     def stopped(self, process: HostProcess, reason: str) -> None:
         """Stops a host that the controller has dismissed; it restarts later, unless it was leaving."""
@@ -156,7 +156,8 @@ class FaultInjection:
         self._sim.network.mend(one, other)
 
     def _expire(self, one: int, other: int, cut: int) -> None:
-        if self._sim.network.cuts(one, other) == cut and self._sim.network.is_cut(one, other):
+        network = self._sim.network
+        if network.cuts(one, other) == cut and network.link(one, other).held is not None:
             self._sim.process(one).lose(other, "the connection was cut")
             self._sim.process(other).lose(one, "the connection was cut")
 

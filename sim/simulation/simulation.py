@@ -113,7 +113,9 @@ class Simulation:
         )
         self.trouble = FaultInjection(self)
         self.replaying = False  # what hosts did before now is played again: nobody else hears of it
-        self.worlds = SimWorlds(self.clock, self.cluster, self.times.join, self._tell_at_once)
+        self.worlds = SimWorlds(
+            self.clock, self.cluster, self.times.join, lambda host, event: self.lone_hosts[host].tell(event)
+        )
         self.config = config or Config(fanout=fanout_of(profile, setup.cluster))
         faults = list(faults)
         exact = dict.fromkeys(range(len(self.cluster.islands))) if fidelity == "exact" else self.machines.islands.copy()
@@ -220,7 +222,7 @@ class Simulation:
 
     def why_stuck(self) -> str:
         waits = "; ".join(list(dict.fromkeys(text for _, text in self.told[-30:]))[-3:])
-        return f"nothing more can happen at {clock_text(self.now)}" + (f"; last heard: {waits}" if waits else "")
+        return f"nothing more can happen at {self.now / 1e9:.6f} s" + (f"; last heard: {waits}" if waits else "")
 
     # --- processes ------------------------------------------------------------------------------------------
 
@@ -318,9 +320,6 @@ class Simulation:
         told."""
         self.last_seen = self.now
         self.clock.at(self.now + self.times.pcie_latency, self.lone_hosts[host].tell, event)
-
-    def _tell_at_once(self, host: int, event: e.Event) -> None:
-        self.lone_hosts[host].tell(event)
 
     def tell(self, text: str) -> None:
         self.told.append((self.now, text))
@@ -460,7 +459,3 @@ def fanout_of(profile: Profile, cluster: Cluster) -> int:
     if isinstance(wanted, int):
         return wanted
     return largest if wanted == "flat" else fanout_for(largest)
-
-
-def clock_text(now: int) -> str:
-    return f"{now / 1e9:.6f} s"

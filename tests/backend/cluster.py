@@ -19,6 +19,7 @@ from core.client.client import Client
 from core.client.client_limits import Blocked, Submitted
 from core.model.presets import small
 from core.model.program import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Value
+from core.protocol import Blame
 from core.protocol import effects as e
 
 S = 1_000_000_000
@@ -53,6 +54,12 @@ class User:
     async def ended(self, run: int) -> e.RunEnded:
         found: e.RunEnded = await self.until(lambda effect: isinstance(effect, e.RunEnded) and effect.run == run)
         return found
+
+    async def blamed(self, run: int) -> Blame:
+        """Why a run failed."""
+        blame = (await self.ended(run)).blame
+        assert blame is not None
+        return blame
 
     async def stop(self) -> None:
         await self.remote.node.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -105,6 +106,12 @@ class Real:
             "--platform", self._platform, "--devices", str(self.cluster.islands[0].devices_per_host), *words, env=env,
         )  # fmt: skip
         return self.agents[host]
+
+    def figures(self) -> str:
+        """Where a controller with --metrics-port, which has just started, shows its figures."""
+        found = re.search(r"http://\S+", self.controller.line())
+        assert found is not None
+        return found[0]
 
     async def status(self) -> dict[str, Any]:
         channel = self.access.channel(self.address)

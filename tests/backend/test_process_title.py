@@ -6,8 +6,6 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,31 +56,18 @@ def test_all_that_up_starts_is_called_what_it_is(tmp_path: Path) -> None:
         assert not any("python" in title_of(each) for each in everyone)
 
 
-@asynccontextmanager
-async def driven(found: Real) -> AsyncIterator[Real]:
-    try:
-        found.start_controller()
-        yield found
-    finally:
-        await found.stop()
-
-
-async def test_a_process_that_plays_many_hosts_says_which(tmp_path: Path) -> None:
-    async with driven(Real(tmp_path, 3, 1)) as found:
-        agent = found.agent(0, "--hosts", "3").process.pid
-        await found.ready()
-        assert title_of(agent).startswith("seaway agent hosts 0-2 --controller ")
-
-
 async def test_an_agent_that_finds_no_controller_is_called_an_agent_and_keeps_its_environment(tmp_path: Path) -> None:
     """Its host's number is not known yet. A long title does not write over what lies behind the command line."""
-    async with driven(Real(tmp_path, 1, 1)) as found:
-        found.controller.kill()
+    found = Real(tmp_path, 1, 1)
+    found.address = "127.0.0.1:1"
+    try:
         agent = found.agent(0, env={"SEAWAY_TEST": "still here"}).process.pid
         while not title_of(agent).startswith("seaway agent --controller "):
             assert found.agents[0].process.poll() is None
             await asyncio.sleep(0.02)
         assert b"SEAWAY_TEST=still here" in Path(f"/proc/{agent}/environ").read_bytes().split(b"\0")
+    finally:
+        await found.stop()
 
 
 def test_the_process_of_a_user_keeps_its_title() -> None:

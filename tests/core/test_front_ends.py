@@ -9,7 +9,7 @@ import pytest
 
 from core.model.presets import small
 from core.model.program import Node, Program, Sharding, SliceSpec, Value
-from tests.core.build import Build, Handle
+from tests.core.build import Build
 from tests.world.script import RunHandle, Script
 from tests.world.world import World
 
@@ -41,12 +41,6 @@ def ended(w: World, client: Script, *runs: RunHandle) -> None:
     assert not any(mine.buffers for mine in w.fabric.hosts.values())
 
 
-def move(b: Build, x: Handle, to: str, split: str = "") -> Program:
-    """A program whose one node has its input elsewhere: what moves an array."""
-    value = b.value(to, *x.value.shape, split=split)
-    return b.program(b.call("same", to, [x], [value], wants=[split]))
-
-
 # --- sub-slices -------------------------------------------------------------------------------------------------
 
 
@@ -61,43 +55,6 @@ def test_a_program_runs_on_the_devices_that_it_picks(picks: tuple[int, ...]) -> 
     (rows,) = w.machine.compilation.known().values()
     assert tuple(rows.plan.steps[0].place.devices()) == picks
     ended(w, client, run)
-
-
-MOVES = (
-    ("same host", (0,), (1,)),
-    ("another host", (0,), (5,)),
-    ("shared devices", (0, 1, 2), (1, 2, 3)),
-    ("another order", (0, 1, 2, 3), (3, 2, 1, 0)),
-    ("to a part of it", (0, 1, 2, 3, 4, 5), (4,)),
-    ("from a part of it", (4,), (0, 1, 2, 3, 4, 5)),
-    ("across hosts", (0, 4, 1, 5), (5, 0)),
-)
-
-
-@pytest.mark.parametrize(("source", "target"), [each[1:] for each in MOVES], ids=[each[0] for each in MOVES])
-@pytest.mark.parametrize("split", ["0", ""])
-@pytest.mark.parametrize("donate", [False, True])
-def test_an_array_moves_to_other_devices_of_the_session(
-    source: tuple[int, ...], target: tuple[int, ...], split: str, donate: bool
-) -> None:
-    w = world()
-    client = w.client("a")
-    length = 12 * len(source) * len(target)
-    b = slices(source=source, target=target)
-    x = b.arg("source", length, split=split, donate=donate)
-    program = move(b, x, "target", split)
-    client.register(program)
-    put = client.put(x.value, b.slices[1])
-    ended(w, client, client.submit(program, put))
-
-
-def test_an_array_moves_from_the_whole_slice_to_one_device_and_back() -> None:
-    w = world()
-    client = w.client("a")
-    out, back = slices(one=(6,)), slices(one=(6,))
-    there = client.submit(move(out, out.arg("all", 64, split="0"), "one"), bytes(256))
-    again = client.submit(move(back, back.arg("one", 64), "all", "0"), there.results[0])
-    ended(w, client, there, again)
 
 
 def test_a_put_lies_where_its_sub_slice_lies_and_the_slice_must_be_bound() -> None:
@@ -115,22 +72,6 @@ def test_a_put_lies_where_its_sub_slice_lies_and_the_slice_must_be_bound() -> No
     fetch = client.get(late)
     assert w.run()
     assert fetch.right
-
-
-def test_a_host_that_is_lost_takes_what_lay_on_it_and_sub_slices_go_on_elsewhere() -> None:
-    w = world(hosts=3)
-    client = w.client("a")
-    programs = []
-    for name in ("near", "far"):
-        b = slices(near=(1,), far=(6,))
-        programs.append(b.program(b.call(name, name, [b.arg(name, 4)])))
-    before = [client.submit(each, bytes(16)) for each in programs]
-    assert w.run()
-    w.crash_host(0)
-    w.run_for(4 * w.timing.lease)
-    lost = [run.results[0].blame is not None for run in before]
-    assert lost == [True, False], "only what lay on the lost host is gone"
-    ended(w, client, *[client.submit(each, bytes(16)) for each in programs])
 
 
 # --- meshes ---------------------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from core.controller.outcomes import Outcomes
 from core.controller.recovery import Recovery
 from core.controller.runs import Runs
 from core.fanout.reduce import Reduction
-from core.fanout.relay import Relay, StreamReceiver
 from core.fanout.stream import Stream
 from core.host.executor import Executor
 from core.host.host_moves import Moves
@@ -251,22 +250,6 @@ def _(put: Patch) -> None:
     put(Stream, "_form", forgetful)
 
 
-@bug("stale epoch accepted", "a host takes messages of any epoch, tree and number", masked=True)
-def _(put: Patch) -> None:
-    def refuses(self: StreamReceiver, message: Any) -> str:
-        self.last = self.seen = message.number
-        return ""
-
-    ordered = Executor._ordered
-
-    def believing(self: Executor, message: Any) -> None:
-        self._state.last = message.number - 1
-        ordered(self, replace(message, epoch=self._state.epoch))
-
-    put(StreamReceiver, "refuses", refuses)
-    put(Executor, "_ordered", believing)
-
-
 @bug("wrong host set on a combined report", "a relay reports for all hosts below it when some have reported")
 def _(put: Patch) -> None:
     take = Reduction.take
@@ -297,11 +280,6 @@ def _(put: Patch) -> None:
     put(Executor, "_say_again", silent)
 
 
-@bug("lost child not reported", "a relay that loses a child says nothing", masked=True)
-def _(put: Patch) -> None:
-    put(Relay, "child_lost", nothing)
-
-
 @bug("lease not expired", "a link to a peer that is silent for ever never ends")
 def _(put: Patch) -> None:
     put(Link, "_lease_end", lambda self: 1 << 62)
@@ -310,18 +288,6 @@ def _(put: Patch) -> None:
 @bug("resend lost", "a link does not send again what was lost with a connection")
 def _(put: Patch) -> None:
     put(Link, "_go_back", lambda self, now: [])
-
-
-@bug("duplicate delivered", "a link delivers again what it has heard before", masked=True)
-def _(put: Patch) -> None:
-    take = Link._take
-
-    def credulous(self: Link, frame: Any, first: bool, now: int) -> Any:
-        if frame.message is not None and frame.seq <= self._received:
-            self._received = frame.seq - 1
-        return take(self, frame, first, now)
-
-    put(Link, "_take", credulous)
 
 
 # --- transfers ----------------------------------------------------------------------------------------------
@@ -382,11 +348,6 @@ def _(put: Patch) -> None:
             self._outbox.note(run.session.peer, Ended(run.call.run, run.blame))
 
     put(Outcomes, "_tell_end", twice)
-
-
-@bug("result reported before it is settled", "a run does not wait for what it read to be settled", masked=True)
-def _(put: Patch) -> None:
-    put(Dispatch, "_await_arguments", nothing)
 
 
 @bug("failure not passed on", "a run whose argument is spoilt is not told")

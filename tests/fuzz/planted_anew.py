@@ -18,16 +18,13 @@ from core.controller.puts import Puts
 from core.controller.recovery import Recovery
 from core.controller.registrations import Registrations
 from core.fanout.reduce import EqualReports, Reduction
-from core.fanout.relay import StreamReceiver
-from core.host.host import Host
-from core.host.launches import LaunchQueue
 from core.host.local_buffers import HostBuffers
 from core.link.link import Link
 from core.model import spans
 from core.protocol.messages import Blame
 from core.transfer.sending import SendMachine
 
-from .draw import ANEW, OLD_STATES, ONE_WAY, PARTS, VIEWS
+from .draw import ANEW, OLD_STATES, ONE_WAY, PARTS
 from .planting import Patch, bug, nothing
 
 
@@ -46,26 +43,6 @@ def _(put: Patch) -> None:
         return effects
 
     put(SendMachine, "lost", lost)
-
-
-@bug(
-    "orders behind the join",
-    "a host that has said what it has goes on to take the old controller's orders",
-    masked=True,
-    first=ANEW,
-)
-def _(put: Patch) -> None:
-    put(StreamReceiver, "hold", nothing)
-
-
-@bug(
-    "a neighbour's new start",
-    "a host does not ask for a seat when the host above or below it begins anew",
-    masked=True,
-    first=ANEW,
-)
-def _(put: Patch) -> None:
-    put(Host, "_present_beside", nothing)
 
 
 @bug(
@@ -99,16 +76,6 @@ def _(put: Patch) -> None:
             kept(self, claims)
 
     put(Recovery, "_free_unwanted", freed)
-
-
-@bug("a view that was freed unmade", "what it shares is given away before hosts have made it", masked=True, first=VIEWS)
-def _(put: Patch) -> None:
-    kept = LaunchQueue._let_go
-
-    def let_go(self: LaunchQueue, *args: Any) -> Any:
-        return (*kept(self, *args)[:2], ())
-
-    put(LaunchQueue, "_let_go", let_go)
 
 
 @bug(

@@ -6,52 +6,7 @@ import pytest
 
 from core.model.spans import Spans
 from core.protocol.messages import Blame
-from tests.invariants import (
-    Abandoned,
-    Allocated,
-    BufferChecker,
-    BufferFreed,
-    BufferHeld,
-    BufferLetGo,
-    BufferLost,
-    BufferMade,
-    BufferUnused,
-    BufferUsed,
-    Checker,
-    Checks,
-    ChunkArrived,
-    ChunkSent,
-    ClientLost,
-    CountersAddUp,
-    DoubleBooking,
-    Entered,
-    EpochFormed,
-    Epochs,
-    FinishedSeen,
-    GangAtomicity,
-    Granted,
-    HostJoined,
-    HostLost,
-    HostSeated,
-    Launched,
-    MemoryChecker,
-    Obeyed,
-    Observation,
-    OneOrder,
-    PeerLost,
-    Released,
-    ReportsApplied,
-    RunEndSeen,
-    RunsEnd,
-    RunSubmitted,
-    SpoiltReceived,
-    Started,
-    TransferChecker,
-    TransferOpened,
-    TransferOver,
-    Violation,
-    everything,
-)
+from tests.invariants import *
 
 Feed = Sequence[Observation]
 

@@ -6,9 +6,17 @@ Where that is, is looked up in a trace of the same scene without faults. It stay
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
-from sim.simulation.faults import Fault
+from core.client.client import Client
+from core.model.program import Program
+from core.schedule.policy import Fifo
+from sim.hardware import load
+from sim.hardware.profiles import profile
+from sim.simulation import Fault, Simulation
+from tests.core.build import chain
 from tests.sim import scene, wide_scene
 from tests.sim.scene import MS, US, Scene
 
@@ -67,3 +75,27 @@ def _fault(rng: Random, drawn: Scene, at: int, kind: str) -> list[Fault]:
             return [Fault(at, kind, host), Fault(at + 5 * MS, "return_host", host)]
         case _:
             return [Fault(at, kind, host)]
+
+
+def steady(*faults: Fault, programs: Sequence[Program] = (chain(1, 16),), **options: Any) -> Simulation:
+    """An island of 4 hosts. A client calls each program once, and the last one each half millisecond, whatever ends."""
+    setup = load("B", hosts=4, devices_per_host=4)
+    sim = Simulation(setup, policy=Fifo, profile=profile("seaway"), faults=faults, **options)
+    client = sim.client("a")
+
+    def registered(program: Program) -> Callable[[Client, int], Any]:
+        number: Any = client.call(lambda c, now: c.register(program, now))
+        return lambda c, now: c.submit(number, (bytes(program.args[0].nbytes),), now)
+
+    *once, again = [registered(program) for program in programs]
+    for call in once:
+        client.call(call)
+
+    def calls() -> Any:
+        while True:
+            yield from client.turn()
+            client.act(again)
+            yield sim.env.timeout(MS // 2)
+
+    sim.env.process(calls())
+    return sim

@@ -137,25 +137,46 @@ def draw_shared(drawn: Scene) -> list[dict[str, object]]:
     return rng.choice(([first], [second], [first, second], [{**first, **second}]))
 
 
-class User:
-    """One client's script."""
+class Caller:
+    """A client, what it has heard and when, and which of its runs are under way."""
 
-    def __init__(self, sim: Simulation, scene: Scene, number: int, moves: bool) -> None:
-        self.sim, self.scene, self.moves = sim, scene, moves
-        self.rng = Random(scene.seed * 31 + number)
+    def __init__(self, sim: Simulation, name: str, rng: Random, weight: int = 1) -> None:
+        self.sim, self.rng = sim, rng
         self.heard: list[tuple[int, str]] = []
-        self.client: SimClient = sim.client(f"c{number}", weight=self.rng.randint(1, 4))
-        self.client.on_effect = self.hear
         self.open: dict[int, None] = {}
-        self.buffers: dict[str, list[int]] = {}
         self.over = False
-        self.known: list[int] = []
+        self.client: SimClient = sim.client(name, weight=weight)
+        self.client.on_effect = self.hear
 
     def hear(self, effect: e.Command) -> None:
         if not isinstance(effect, e.Fill):  # a cohort's contents come in one piece
             self.heard.append((self.sim.now, repr(effect)))
         if isinstance(effect, e.RunEnded):
             self.open.pop(effect.run, None)
+
+    def call(self, act: Any) -> Any:
+        while True:
+            yield from self.client.turn()
+            result = self.client.act(act)
+            if not isinstance(result, Blocked):
+                return result
+            yield self.sim.env.timeout(20 * US)
+
+    def all_ended(self) -> Any:
+        while self.open:
+            yield self.sim.env.timeout(50 * US)
+        self.over = True
+
+
+class User(Caller):
+    """One client's script."""
+
+    def __init__(self, sim: Simulation, scene: Scene, number: int, moves: bool) -> None:
+        rng = Random(scene.seed * 31 + number)
+        super().__init__(sim, f"c{number}", rng, rng.randint(1, 4))
+        self.scene, self.moves = scene, moves
+        self.buffers: dict[str, list[int]] = {}
+        self.known: list[int] = []
 
     def live(self) -> Any:
         """A SimPy process."""
@@ -166,9 +187,7 @@ class User:
         for _ in range(self.scene.acts):
             yield from self.act()
             yield env.timeout(self.rng.choice((0, 10, 200, 900)) * US)
-        while self.open:
-            yield env.timeout(50 * US)
-        self.over = True
+        yield from self.all_ended()
 
     def act(self) -> Any:
         number = self.rng.randrange(len(self.scene.programs))
@@ -213,14 +232,6 @@ class User:
                 value = node.outputs[ref.output]
                 self.buffers.setdefault(str((value.shape, value.dtype)), []).append(result)
 
-    def call(self, act: Callable[[Client, int], Any]) -> Any:
-        while True:
-            yield from self.client.turn()
-            result = self.client.act(act)
-            if not isinstance(result, Blocked):
-                return result
-            yield self.sim.env.timeout(20 * US)
-
 
 def _register(program: Program, tell: bool, client: Client, now: int) -> Any:
     return client.register(program, now, tell)
@@ -239,13 +250,9 @@ def setup(scene: Scene) -> Setup:
     if scene.oversubscription > 1:
         more["dcn"] = {"oversubscription": scene.oversubscription}
     return load(
-        scene.setup,
-        hosts=scene.hosts,
-        devices_per_host=scene.devices_per_host,
-        islands=scene.islands,
-        shared=scene.shared,
-        **more,
-    )
+        scene.setup, hosts=scene.hosts, devices_per_host=scene.devices_per_host, islands=scene.islands,
+        shared=scene.shared, **more,
+    )  # fmt: skip
 
 
 def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | None = None) -> dict[str, Any]:
@@ -265,14 +272,29 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
         "heard": [user.heard for user in users],
         "over": [user.over for user in users],
         "order": sim.controller.order.whole(),
-        "gangs": [_known(row) for row in sim.trace.rows("gangs")],
-        "transfers": [_known(row) for row in sim.trace.rows("transfers")],
-        "runs": list(sim.trace.rows("runs")),
-        "reservations": list(sim.trace.rows("reservations")),
+        **rows(sim, "gangs", "transfers", "runs", "reservations"),
         "intervals": sorted(sim.trace.intervals()),
     }
 
 
-def _known(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without the index of its arrivals in another table."""
-    return {name: value for name, value in row.items() if name not in ("hosts", "ends")}
+def rows(sim: Simulation, *tables: str) -> dict[str, Any]:
+    """Rows without the index of their arrivals in another table."""
+    return {
+        table: [
+            {name: value for name, value in row.items() if name not in ("hosts", "ends")}
+            for row in sim.trace.rows(table)
+        ]
+        for table in tables
+    }
+
+
+def agree(played: Callable[[str], dict[str, Any]], about: object) -> dict[str, Any]:
+    """All that can be seen is the same in both fidelities. Returns it."""
+    exact, cohort = played("exact"), played("cohort")
+    for what in exact:
+        assert cohort[what] == exact[what], f"{about}: {what}"
+    return exact
+
+
+def assert_equal(drawn: Scene, *, moves: bool = True) -> dict[str, Any]:
+    return agree(lambda fidelity: play(drawn, fidelity, moves=moves), f"seed {drawn.seed}, {drawn.faults}")

@@ -42,6 +42,19 @@ def draw(seed: int, *, kind: str = "", hosts: int = 0, faults: bool = False) -> 
     )  # fmt: skip
 
 
+def draw_mixed(seed: int) -> Scene:
+    """Programs on overlapping slices, which keep their results and give them to later calls, beside programs on all
+    hosts, puts and pipelines, with little memory."""
+    rng = Random(f"mixed {seed}")
+    drawn = draw(seed, kind="overlapping", hosts=rng.choice((4, 6, 8)))
+    other = draw(seed, kind=rng.choice(("steps", "sharded", "pipeline")), hosts=drawn.hosts)
+    if rng.random() < 0.7:
+        drawn.programs += other.programs
+    drawn.devices_per_host = other.devices_per_host
+    drawn.feeds, drawn.acts = 0.7, rng.randint(6, 24)
+    return drawn
+
+
 def _steps(rng: Random, devices: int) -> list[Program]:
     """A step on all devices: its argument is an array, or so small that it comes with the call."""
     b = Build("steps", whole=devices)

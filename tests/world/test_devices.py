@@ -1,4 +1,4 @@
-"""The world's devices, contents and network: they notice all mistakes."""
+"""The world's devices, contents: they notice all mistakes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from . import contents, oracle
 from .clock import Clock
 from .devices import Fabric
 from .filling import ClusterHosts, Filling
-from .network import Network
 
 # --- mistakes are noticed -------------------------------------------------------------------------------
 
@@ -203,74 +202,3 @@ def test_the_oracle_follows_the_program_alone() -> None:
     assert f == contents.computed("key-f", (1, 2), 0)
     assert g == contents.computed("key-g", (f,), 0)
     assert oracle.results(program, [2, 1]) != [g, f]
-
-
-# --- the network ----------------------------------------------------------------------------------------
-
-
-def wires(latency: Sequence[int]) -> tuple[Clock, Network, list[str]]:
-    clock, log, draws = Clock(), list[str](), iter(latency)
-    network = Network(
-        clock,
-        lambda one, other: next(draws),
-        lambda actor, other: log.append(f"{clock.now} {actor} up"),
-        lambda actor, other: log.append(f"{clock.now} {actor} down"),
-        lambda actor, other, frame: log.append(f"{clock.now} {actor} got {frame}"),
-    )
-    return clock, network, log
-
-
-def joined() -> tuple[Clock, Network, list[str]]:
-    clock, network, log = wires([5] * 9)
-    network.dial("a", "b")
-    settle(clock)
-    return clock, network, log
-
-
-def test_a_connection_is_fifo_whatever_the_latencies() -> None:
-    clock, network, log = wires([5, 30, 10, 10])
-    network.dial("a", "b")
-    for frame in (1, 2, 3):
-        network.send("a", "b", frame)
-    settle(clock)
-    assert log == ["0 a up", "5 b up", "30 b got 1", "30 b got 2", "30 b got 3"]
-
-
-def test_a_cut_loses_messages_under_way() -> None:
-    clock, network, log = joined()
-    network.send("a", "b", 1)
-    network.cut("a", "b")
-    network.dial("a", "b")  # this cannot succeed
-    settle(clock)
-    network.mend("a", "b")
-    network.dial("a", "b")
-    network.send("a", "b", 2)
-    settle(clock)
-    assert log[2:] == ["5 a down", "5 b down", "10 a up", "15 b up", "15 b got 2"]
-
-
-def test_a_silent_cut_is_not_reported_until_it_is_mended() -> None:
-    clock, network, log = joined()
-    network.cut("a", "b", silent=True)
-    network.send("a", "b", 1)
-    settle(clock)
-    assert len(log) == 2
-    network.mend("a", "b")
-    settle(clock)
-    assert log[2:] == ["5 a down", "5 b down"]
-
-
-def test_dead_actors_receive_nothing_and_living_ones_learn_of_the_death() -> None:
-    clock, network, log = joined()
-    network.send("a", "b", 1)
-    network.die("b")
-    settle(clock)
-    assert log[2:] == ["5 a down"]
-
-
-def test_messages_sent_before_a_hang_up_still_arrive() -> None:
-    clock, network, log = joined()
-    network.send("a", "b", 1)
-    network.hang_up("a", "b")
-    settle(clock)
-    assert log[2:] == ["10 b got 1", "10 b down"]

@@ -42,18 +42,6 @@ def drain(world: World) -> None:
 # --- right runs -----------------------------------------------------------------------------------------
 
 
-def test_a_get_returns_what_was_put() -> None:
-    world = World(TWO, chunk=64, pool=256)
-    a, b = world.client("a"), world.client("b", weight=2)
-    value, where = Value((64, 8), "float32", 0, split("0.")), SliceSpec("s", 4)
-    mine, yours = a.put(value, where), b.put(value, where)
-    fetches = [a.get(mine), b.get(yours)]
-    assert world.run()
-    assert [fetch.right for fetch in fetches] == [True, True]
-    assert fetches[0].digest != fetches[1].digest
-    drain(world)
-
-
 @pytest.mark.parametrize(("sharding", "hosts"), [("", "0"), ("0", "0-1")])
 def test_a_get_is_an_order_to_the_hosts_that_have_something_to_send(sharding: str, hosts: str) -> None:
     """All four devices have all of it, of which the lowest sends; or each has a part of its own."""

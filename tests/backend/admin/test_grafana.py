@@ -58,16 +58,3 @@ def test_a_metric_that_the_board_leaves_out_is_left_out_on_purpose() -> None:
     variables = " ".join(each["query"] for each in BOARD["templating"]["list"])
     left = {name for name in labels() if not re.search(rf"\b{name}\b", shown + variables)}
     assert left == NOT_SHOWN
-
-
-def test_panels_have_numbers_of_their_own_and_do_not_overlap() -> None:
-    panels = BOARD["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels)
-    taken = [
-        (x, y)
-        for panel in panels
-        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
-        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
-    ]
-    assert len(set(taken)) == len(taken)
-    assert max(x for x, _ in taken) < 24

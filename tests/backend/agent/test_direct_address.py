@@ -51,9 +51,10 @@ def test_an_address_that_is_another_machines_is_not_taken_and_the_log_says_so(ca
 
 @pytest.mark.skipif(bool(why_not()), reason=why_not())
 def test_a_name_that_a_machine_has_for_itself_alone_is_not_taken() -> None:
-    ask = "from backend.agent.agent_machine import direct_address as d; print(d('a', {!r}, 'head:29000'))"
+    ask = "import sys; from backend.agent.agent_machine import direct_address as d\n"
+    ask += "for bind in sys.argv[1:]: print(d('a', bind, 'head:29000'))"
     with Machines(["head", "a"]) as machines:
-        for bind in ("a:29001", "0.0.0.0:29001", f"{machines.addresses['a']}:29001"):
-            words = machines.words("a", sys.executable, "-c", ask.format(bind))
-            said = subprocess.check_output(words, text=True, env=environment({}), stderr=subprocess.DEVNULL)
-            assert said.strip() == machines.addresses["a"], bind
+        own = machines.addresses["a"]
+        words = machines.words("a", sys.executable, "-c", ask, "a:29001", "0.0.0.0:29001", f"{own}:29001")
+        said = subprocess.check_output(words, text=True, env=environment({}), stderr=subprocess.DEVNULL)
+        assert said.split() == [own] * 3

@@ -51,7 +51,7 @@ async def test_ends_within_a_moment_are_reported_together_and_events_keep_their_
     assert node.heard[-1] == e.Finished(4)
 
 
-def test_a_host_with_much_under_way_makes_fewer_reports_than_gangs_end_and_one_with_little_makes_each() -> None:
+async def test_a_host_with_much_under_way_makes_fewer_reports_than_gangs_end_and_one_with_little_makes_each() -> None:
     async def reports(under_way: int, ends: int) -> int:
         node: Any = RecordingNode()
         found = EndReports(node)
@@ -64,12 +64,9 @@ def test_a_host_with_much_under_way_makes_fewer_reports_than_gangs_end_and_one_w
         await wait_until(lambda: sum(len(getattr(each, "ends", (0,))) for each in node.heard) == ends)
         return len(node.heard)
 
-    async def drive() -> None:
-        assert await reports(64, 40) < 40
-        assert await reports(1, 1) == 1
-        assert await reports(2, 2) == 2
-
-    asyncio.run(drive())
+    assert await reports(64, 40) < 40
+    assert await reports(1, 1) == 1
+    assert await reports(2, 2) == 2
 
 
 async def test_ends_that_the_enqueueing_thread_sees_are_told_by_it_and_those_of_others_in_the_loop() -> None:

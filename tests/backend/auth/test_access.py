@@ -96,13 +96,6 @@ def test_an_empty_file_is_refused_because_it_would_protect_nothing(
         access.read(**{option: str(file)})
 
 
-def test_empty_files_for_mutual_tls_are_refused_and_not_taken_as_none(tmp_path: Path) -> None:
-    file = tmp_path / "empty"
-    file.touch()
-    with pytest.raises(AccessRefused, match="is empty"):
-        access.read(ca=str(file), cert=str(file), key=str(file))
-
-
 def test_a_pass_is_for_one_name_of_one_cluster() -> None:
     proof = access.proof(b"secret", "client/1")
     assert access.proves(b"secret", "client/1", proof)

@@ -191,30 +191,27 @@ def all_told(caplog: pytest.LogCaptureFixture, kind: str, count: int) -> bool:
     return sum(map(refusals_in, lines_of(caplog, kind))) == count
 
 
-def test_each_kind_of_refusal_has_a_log_line_with_the_address_and_a_metric(
+async def test_each_kind_of_refusal_has_a_log_line_with_the_address_and_a_metric(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def work() -> None:
-        async with cluster(tmp_path, access=Access("sesame")) as found:
-            totals = found.server.refusals.totals
-            assert not +totals, "a cluster that comes up refuses nobody"
-            async with grpc.aio.insecure_channel(found.server.address, options=LARGE) as channel:
-                for kind, knock in KNOCK.items():
-                    before = totals[kind]
-                    await knock(channel)
-                    assert totals[kind] == before + 1, kind
-                    (line,) = lines_of(caplog, kind)
-                    assert line.startswith(f"refused ({kind}) ipv4:127.0.0.1:")
-                for kind, ask_otherwise in ALSO.items():
-                    before = totals[kind]
-                    await ask_otherwise(found.server.address)
-                    assert totals[kind] == before + 1, kind
-                for kind in ALSO:
-                    await wait_until(partial(all_told, caplog, kind, totals[kind]))
-            await _figures(found)
-
     caplog.set_level(logging.WARNING)
-    asyncio.run(work())
+    async with cluster(tmp_path, access=Access("sesame")) as found:
+        totals = found.server.refusals.totals
+        assert not +totals, "a cluster that comes up refuses nobody"
+        async with grpc.aio.insecure_channel(found.server.address, options=LARGE) as channel:
+            for kind, knock in KNOCK.items():
+                before = totals[kind]
+                await knock(channel)
+                assert totals[kind] == before + 1, kind
+                (line,) = lines_of(caplog, kind)
+                assert line.startswith(f"refused ({kind}) ipv4:127.0.0.1:")
+            for kind, ask_otherwise in ALSO.items():
+                before = totals[kind]
+                await ask_otherwise(found.server.address)
+                assert totals[kind] == before + 1, kind
+            for kind in ALSO:
+                await wait_until(partial(all_told, caplog, kind, totals[kind]))
+        await _figures(found)
 
 
 async def _figures(found: Cluster) -> None:
@@ -231,46 +228,25 @@ async def _figures(found: Cluster) -> None:
     assert "refused: " not in table(status)
 
 
-def test_a_flood_leaves_few_lines_and_every_refusal_is_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def work() -> None:
-        async with cluster(tmp_path, access=Access("sesame"), agents=False) as found:
-            async with Access().channel(found.server.address) as channel:
-                for _ in range(20):
-                    await asyncio.gather(*(refused(channel, method(Status), b"", "no") for _ in range(20)))
-            assert found.server.refusals.totals["token"] == 400
-        lines = lines_of(caplog, "token")
-        assert sum(map(refusals_in, lines)) == 400
-        assert len(lines) < 40  # one line a second, and the one at the controller's end
-
-    caplog.set_level(logging.WARNING)
-    asyncio.run(work())
-
-
-def test_an_agent_logs_each_refusal_and_why_it_closed_a_stream(
+async def test_an_agent_logs_each_refusal_and_why_it_closed_a_stream(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A client that sends a message which only a host may send loses its connection, with the reason in the log."""
-
-    async def work() -> None:
-        async with cluster(tmp_path) as found:
-            for address in (found.agents[0].address, found.server.address):
-                await stream(address, "host/1", token="")
-            assert [agent.node.refusals.totals["name"] for agent in found.agents.values()] == [1, 0]
-            await stream(found.server.address, WHO, NONSENSE, token="")
-            await wait_until(lambda: lines_of(caplog, "malformed"))
-            assert "'who/7777" in lines_of(caplog, "malformed")[0]
-            assert "only the controller sends a Address" in lines_of(caplog, "malformed")[0]
-            user = found.user()
-            await wait_until(lambda: user.remote.client.number)
-            found.server.node.feed(_lie(found, user.remote.client.number))
-            await wait_until(lambda: lines_of(caplog, "protocol"))
-            assert "is not registered" in lines_of(caplog, "protocol")[0]
-            assert "ipv4:127.0.0.1:" in lines_of(caplog, "protocol")[0]
-
     caplog.set_level(logging.WARNING)
-    asyncio.run(work())
+    async with cluster(tmp_path) as found:
+        for address in (found.agents[0].address, found.server.address):
+            await stream(address, "host/1", token="")
+        assert [agent.node.refusals.totals["name"] for agent in found.agents.values()] == [1, 0]
+        await stream(found.server.address, WHO, NONSENSE, token="")
+        await wait_until(lambda: lines_of(caplog, "malformed"))
+        assert "'who/7777" in lines_of(caplog, "malformed")[0]
+        assert "only the controller sends a Address" in lines_of(caplog, "malformed")[0]
+        user = found.user()
+        await wait_until(lambda: user.remote.client.number)
+        found.server.node.feed(_lie(found, user.remote.client.number))
+        await wait_until(lambda: lines_of(caplog, "protocol"))
+        assert "is not registered" in lines_of(caplog, "protocol")[0]
+        assert "ipv4:127.0.0.1:" in lines_of(caplog, "protocol")[0]
 
 
 def _lie(found: Cluster, number: int) -> e.MessageReceived:

@@ -16,14 +16,14 @@ from backend.node.calls import SERVICE
 from backend.server.server import FEW, ControllerNames
 from backend.wire import framing, versions
 from backend.wire.call_messages import PAIRS
-from experiments.bench.strangers.attacks import nonsense, opening, packet, said_on_a_stream
+from experiments.bench.strangers.attacks import nonsense, opening, said_on_a_stream
 from tests.backend.cluster import cluster, wait_until
 from tests.backend.test_faults import register, runs
 
 REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)
 
 
-@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [1_500, pytest.param(100_000, marks=pytest.mark.full)])
 async def test_random_bytes_on_every_call_and_on_streams_harm_no_other_process(tmp_path: Path, count: int) -> None:
     async with cluster(tmp_path) as found:
         user = found.user()
@@ -158,28 +158,6 @@ async def test_a_stranger_that_is_cut_off_in_the_middle_of_a_message_is_told(tmp
         assert len(said) > 12_000_000
         assert b"127.0.0.1:1" in said, "the message is whole"
         writer.close()
-
-
-async def test_a_message_that_is_too_large_is_refused_and_harms_nothing(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as found:
-        user = found.user()
-        program = register(user, 1)
-        large = bytes(framing.MESSAGE + 1)
-        options = (("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0))
-        async with grpc.aio.insecure_channel(found.server.address, options=options) as channel:
-            for kind in PAIRS:
-                with pytest.raises(grpc.aio.AioRpcError) as refused:
-                    await channel.unary_unary(f"/{SERVICE}/{kind.__name__}")(
-                        large, timeout=30, metadata=versions.shown()
-                    )
-                assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        totals = found.server.refusals.totals
-        before = totals["oversized"]
-        begun = opening("", "who/" + "7" * 32)
-        with suppress(ConnectionError):
-            await said_on_a_stream(found.server.address, begun, packet(b"", large))
-        assert totals["oversized"] == before + 1
-        await runs(user, program)
 
 
 def test_strangers_that_have_gone_are_forgotten_and_those_still_here_keep_their_number() -> None:

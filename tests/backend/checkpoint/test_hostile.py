@@ -158,27 +158,16 @@ def tree_of(folder: Path) -> dict[str, Any]:
     return {str(path): path.lstat().st_mtime_ns for path in folder.rglob("*")}
 
 
-def restore(step: Path, template: Path) -> None:
-    """Undoes what another example has done."""
-    for path in sorted(template.rglob("*")):
-        mine = step / path.relative_to(template)
-        if mine.is_symlink() or (mine.exists() and mine.is_dir() != path.is_dir()) or mine.is_fifo():
-            shutil.rmtree(mine) if mine.is_dir() and not mine.is_symlink() else mine.unlink()
-        if path.is_dir():
-            mine.mkdir(parents=True, exist_ok=True)
-        elif not mine.exists() or mine.stat().st_size != path.stat().st_size or mine.read_bytes() != path.read_bytes():
-            shutil.copy(path, mine)
-
-
-@examples(300)
+@examples(100)
 @given(st.data())
 def test_a_hostile_checkpoint_is_what_was_saved_or_one_error_that_names_the_file(data: Any) -> None:
     draw = data.draw
     kind = draw(st.sampled_from(["new", "new", "old"]))
     folder = templates() / f"hostile {kind}"
     step, outside = folder / "run" / "2", folder / "outside"
-    outside.mkdir(parents=True, exist_ok=True)
-    restore(step, templates() / kind / "2")
+    shutil.rmtree(folder, ignore_errors=True)
+    outside.mkdir(parents=True)
+    shutil.copytree(templates() / kind / "2", step)
     documents = sorted(step.rglob("zarr.json"))
     path = draw(st.sampled_from(sorted(path for path in step.rglob("*") if path.is_file())))
     how = draw(st.sampled_from(["value", "value", "value", "codecs", "links", *CHANGES, *PUT_IN_ITS_PLACE]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,10 @@ from backend.wire import framing
 from core.client.client import Client
 from core.model.program import Sharding, SliceSpec, Value
 from core.protocol import effects as e
-from tests.backend.cluster import Cluster, User, chain, cluster, wait_until
+from tests.backend.cluster import User, chain, cluster, wait_until
 
 VALUE = Value((8, 3), "float32", 0, Sharding(((0,), ())))
 ALL = SliceSpec("all", 4)
-
-
-def driven(folder: Path, work: Callable[[Cluster], Awaitable[None]]) -> None:
-    async def drive() -> None:
-        async with cluster(folder) as found:
-            await work(found)
-
-    asyncio.run(drive())
 
 
 def put(user: User, array: Any) -> tuple[int, Any]:
@@ -58,19 +50,17 @@ def holds(remote: Remote) -> tuple[int, ...]:
     return tuple(map(len, shelves))
 
 
-def test_the_contents_of_a_put_are_released_when_the_hosts_have_them(tmp_path: Path) -> None:
-    async def work(found: Cluster) -> None:
+async def test_the_contents_of_a_put_are_released_when_the_hosts_have_them(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
         user = found.user()
         buffer, _ = put(user, np.ones((8, 3), np.float32))
         assert (await user.until(ready(buffer))).blame is None
         await wait_until(lambda: holds(user.remote) == (0, 0, 0, 0))
         assert user.remote.node.carried[1] == 8 * 3 * 4  # bytes: each distinct shard went to one host, once
 
-    driven(tmp_path, work)
 
-
-def test_hosts_wait_for_contents_that_are_still_being_copied(tmp_path: Path) -> None:
-    async def work(found: Cluster) -> None:
+async def test_hosts_wait_for_contents_that_are_still_being_copied(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
         user = found.user()
         buffer, offer = put(user, None)
         await user.until(lambda effect: isinstance(effect, e.OpenSend))
@@ -79,11 +69,9 @@ def test_hosts_wait_for_contents_that_are_still_being_copied(tmp_path: Path) -> 
         threading.Thread(target=offer.give, args=(np.zeros((8, 3), np.float32),)).start()
         assert (await user.until(ready(buffer))).blame is None
 
-    driven(tmp_path, work)
 
-
-def test_the_contents_of_a_get_are_taken_once(tmp_path: Path) -> None:
-    async def work(found: Cluster) -> None:
+async def test_the_contents_of_a_get_are_taken_once(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
         user = found.user()
         buffer, _ = put(user, np.ones((8, 3), np.float32))
         request = user.call(lambda client, now: client.get(buffer, now))
@@ -94,11 +82,9 @@ def test_the_contents_of_a_get_are_taken_once(tmp_path: Path) -> None:
         assert user.remote.taken(request) is None
         assert holds(user.remote) == (0, 0, 0, 0)
 
-    driven(tmp_path, work)
 
-
-def test_contents_that_a_retry_may_need_are_kept_until_it_cannot(tmp_path: Path) -> None:
-    async def work(found: Cluster) -> None:
+async def test_contents_that_a_retry_may_need_are_kept_until_it_cannot(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
         user = found.user()
         program = user.call(lambda client, now: client.register(chain(300, 4), now))
         value = Value((8,), "float32", 0, Sharding(((0,),)))
@@ -124,11 +110,9 @@ def test_contents_that_a_retry_may_need_are_kept_until_it_cannot(tmp_path: Path)
         assert e.PutContentsUnneeded((buffer,)) in user.heard
         await wait_until(lambda: holds(user.remote) == (0, 0, 0, 0))
 
-    driven(tmp_path, work)
 
-
-def test_a_refused_put_keeps_no_contents(tmp_path: Path) -> None:
-    async def work(found: Cluster) -> None:
+async def test_a_refused_put_keeps_no_contents(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
         user = found.user()
         wide = SliceSpec("wide", 8)
 
@@ -143,11 +127,9 @@ def test_a_refused_put_keeps_no_contents(tmp_path: Path) -> None:
         assert "asks for 8 devices" in blame.cause
         assert holds(user.remote) == (0, 0, 0, 0)
 
-    driven(tmp_path, work)
 
-
-def test_threads_may_call_at_the_same_time_and_each_gets_its_own_answer(tmp_path: Path) -> None:
-    async def work(found: Cluster) -> None:
+async def test_threads_may_call_at_the_same_time_and_each_gets_its_own_answer(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
         user = found.user()
         program = user.call(lambda client, now: client.register(chain(1, 4), now))
         runs: list[int] = []
@@ -168,11 +150,9 @@ def test_threads_may_call_at_the_same_time_and_each_gets_its_own_answer(tmp_path
             assert (await user.ended(run)).blame is None
         assert user.failures == []
 
-    driven(tmp_path, work)
 
-
-def test_code_is_uploaded_to_the_controller_once_by_its_hash(tmp_path: Path) -> None:
-    async def work(found: Cluster) -> None:
+async def test_code_is_uploaded_to_the_controller_once_by_its_hash(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
         user, blobs = found.user(), found.server.blobs
         await user.head.keep([b"some code", b"more code", b"some code"])
         assert blobs.find(hash_of(b"some code")) == b"some code"
@@ -180,26 +160,10 @@ def test_code_is_uploaded_to_the_controller_once_by_its_hash(tmp_path: Path) -> 
         with pytest.raises(CallError, match="pass it as an argument"):
             await user.head.keep([bytes(framing.MESSAGE)])
 
-    driven(tmp_path, work)
 
-
-def test_a_goodbye_is_answered(tmp_path: Path) -> None:
-    async def work(found: Cluster) -> None:
-        user = found.user()
-        await wait_until(lambda: user.remote.client.state == "open")
-        user.call(lambda client, now: client.close(now))
-        told = await user.until(lambda effect: isinstance(effect, e.LogLine))
-        assert "said goodbye" in told.text
-        assert user.remote.client.state == "closed"
-
-    driven(tmp_path, work)
-
-
-def test_a_client_is_told_of_its_program_also_by_devices_that_compile_nothing(tmp_path: Path) -> None:
-    async def work(found: Cluster) -> None:
+async def test_a_client_is_told_of_its_program_also_by_devices_that_compile_nothing(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
         user = found.user()
         number = user.call(lambda client, now: client.register(chain(2, 4), now, tell=True))
         told = await user.until(lambda effect: isinstance(effect, e.ProgramTold))
         assert told == e.ProgramTold(number, b"", None)
-
-    driven(tmp_path, work)

@@ -46,19 +46,13 @@ def test_code_with_an_unknown_question_is_malformed_and_told_the_known_ones() ->
         codes.decode(StableHLOCode(b"", b"", "weather").encode())
 
 
-def test_what_is_said_of_compiled_code_is_the_same_after_it_has_travelled() -> None:
+def test_what_is_said_of_code_a_platform_and_costs_is_the_same_after_it_has_travelled() -> None:
     assert codes.compiled_about(codes.encode_about(ABOUT)) == ABOUT
-
-
-def test_what_is_said_of_a_platform_is_the_same_after_it_has_travelled() -> None:
+    assert codes.costs_of(codes.encode_costs({"flops": 3.0})) == {"flops": 3.0}
     attributes: Any = {"coords": (0, 1, 0), "slice_index": 0, "name": "x", "fast": True, "speed": 1.5}
     device = codes.PlatformDevice("TPU v4", ("device", "pinned_host"), 0, "TpuDevice(id=0)", "TPU_0", attributes)
     about = codes.PlatformAbout("tpu", "libtpu", "tfrt", 6, (device,))
     assert codes.platform_about(codes.encode_about(about)) == about
-
-
-def test_costs_are_the_same_after_they_have_travelled() -> None:
-    assert codes.costs_of(codes.encode_costs({"flops": 3.0})) == {"flops": 3.0}
 
 
 @given(st.text(max_size=200))

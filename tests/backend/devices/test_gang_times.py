@@ -107,65 +107,56 @@ async def times_for(user: User, address: str, *others: tuple[int, str]) -> gang_
     return await gang_times.fetched({0: address}, user.head.access, permitted, ROOM, 10.0)
 
 
-def test_a_client_gets_the_times_of_its_own_gangs_and_of_no_others(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with cluster(tmp_path) as found:
-            ann, bob = found.user("ann"), found.user("bob")
-            for user, length in ((ann, 3), (bob, 5)):
-                await runs(user, register(user, length))
-            await wait_until(lambda: all(agent.clock.clock.readings for agent in found.agents.values()))
-            address = found.agents[0].address
-            mine, theirs = await times_for(ann, address), await times_for(bob, address)
-            assert (len(mine.rows), len(theirs.rows)) == (3, 5)
-            assert not {row.seq for row in mine.rows} & {row.seq for row in theirs.rows}
-            number = bob.remote.client.number
-            for shown in ("", "0" * 64, ann.remote.node.passes[f"client/{ann.remote.client.number}"]):
-                with pytest.raises(CallError, match=f"the pass of client {number} is wrong"):
-                    await times_for(ann, address, (number, shown))
-            # Nor can a client add runs to those that the controller has signed.
-            permitted = await ann.head.ask(Permit(()), 10.0)
-            assert permitted.runs == b""
-            forged = call_messages.Permitted(struct.pack("<2q", 0, 1 << 40), permitted.proof)
-            none = await gang_times.fetched({0: address}, Access(), forged, ROOM, 10.0)
-            assert (none.rows, none.missing) == ([], {0: "the controller has not signed this"})
-
-    asyncio.run(work())
+async def test_a_client_gets_the_times_of_its_own_gangs_and_of_no_others(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        ann, bob = found.user("ann"), found.user("bob")
+        for user, length in ((ann, 3), (bob, 5)):
+            await runs(user, register(user, length))
+        await wait_until(lambda: all(agent.clock.clock.readings for agent in found.agents.values()))
+        address = found.agents[0].address
+        mine, theirs = await times_for(ann, address), await times_for(bob, address)
+        assert (len(mine.rows), len(theirs.rows)) == (3, 5)
+        assert not {row.seq for row in mine.rows} & {row.seq for row in theirs.rows}
+        number = bob.remote.client.number
+        for shown in ("", "0" * 64, ann.remote.node.passes[f"client/{ann.remote.client.number}"]):
+            with pytest.raises(CallError, match=f"the pass of client {number} is wrong"):
+                await times_for(ann, address, (number, shown))
+        # Nor can a client add runs to those that the controller has signed.
+        permitted = await ann.head.ask(Permit(()), 10.0)
+        assert permitted.runs == b""
+        forged = call_messages.Permitted(struct.pack("<2q", 0, 1 << 40), permitted.proof)
+        none = await gang_times.fetched({0: address}, Access(), forged, ROOM, 10.0)
+        assert (none.rows, none.missing) == ([], {0: "the controller has not signed this"})
 
 
-def test_a_host_that_does_not_answer_is_named_and_the_others_still_answer(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with cluster(tmp_path) as found:
-            user = found.user()
-            await runs(user, register(user, 2))
-            await wait_until(lambda: found.agents[1].clock.clock.readings)
-            permitted = await user.head.ask(
-                Permit(((user.remote.client.number, user.remote.node.passes["client/1"]),)), 10.0
-            )
-            addresses = {0: "127.0.0.1:1", 1: found.agents[1].address}
-            seen = await gang_times.fetched(addresses, Access(), permitted, ROOM, 2.0)
-            assert [row.host for row in seen.rows] == [1, 1]
-            assert list(seen.missing) == [0]
-
-    asyncio.run(work())
+async def test_a_host_that_does_not_answer_is_named_and_the_others_still_answer(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        user = found.user()
+        await runs(user, register(user, 2))
+        await wait_until(lambda: found.agents[1].clock.clock.readings)
+        permitted = await user.head.ask(
+            Permit(((user.remote.client.number, user.remote.node.passes["client/1"]),)), 10.0
+        )
+        addresses = {0: "127.0.0.1:1", 1: found.agents[1].address}
+        seen = await gang_times.fetched(addresses, Access(), permitted, ROOM, 2.0)
+        assert [row.host for row in seen.rows] == [1, 1]
+        assert list(seen.missing) == [0]
 
 
-def test_strangers_get_nothing_from_a_host_and_harm_nothing(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with cluster(tmp_path, access=Access("sesame")) as found:
-            user, chance = found.user(), random.Random(1)
-            await runs(user, register(user, 1))
-            (kind,) = OF_HOSTS
-            assert await refused(found.agents[0].address, Access(), kind, b"") == "token"
-            for _ in range(100):
-                said = await refused(found.agents[0].address, Access("sesame"), kind, nonsense(chance))
-                assert said in ("malformed", "pass")
-            large = bytes(framing.MESSAGE + 1)
-            assert await refused(found.agents[0].address, Access("sesame"), kind, large) == "oversized"
-            with pytest.raises(CallError, match="token"):
-                await ask(Access().channel(found.server.address), Access(), Permit(()))
-            await runs(user, register(user, 1))
-
-    asyncio.run(work())
+async def test_strangers_get_nothing_from_a_host_and_harm_nothing(tmp_path: Path) -> None:
+    async with cluster(tmp_path, access=Access("sesame")) as found:
+        user, chance = found.user(), random.Random(1)
+        await runs(user, register(user, 1))
+        (kind,) = OF_HOSTS
+        assert await refused(found.agents[0].address, Access(), kind, b"") == "token"
+        for _ in range(100):
+            said = await refused(found.agents[0].address, Access("sesame"), kind, nonsense(chance))
+            assert said in ("malformed", "pass")
+        large = bytes(framing.MESSAGE + 1)
+        assert await refused(found.agents[0].address, Access("sesame"), kind, large) == "oversized"
+        with pytest.raises(CallError, match="token"):
+            await ask(Access().channel(found.server.address), Access(), Permit(()))
+        await runs(user, register(user, 1))
 
 
 async def refused(address: str, access: Access, kind: type, request: bytes) -> str:
@@ -185,36 +176,32 @@ async def refused(address: str, access: Access, kind: type, request: bytes) -> s
 # --- in a trace -------------------------------------------------------------------------------------------------------
 
 
-def test_gangs_of_a_host_with_another_clock_are_placed_correctly_in_the_trace(tmp_path: Path) -> None:
+async def test_gangs_of_a_host_with_another_clock_are_placed_correctly_in_the_trace(tmp_path: Path) -> None:
     """Two host processes, one of them twenty minutes ahead. Each gang takes 20 ms on both."""
-
-    async def work() -> None:
-        found = Real(tmp_path)
-        try:
-            found.start_controller()
-            found.agent(0)
-            found.agent(1, "--shift-clock", "1234.5:150")
-            await found.ready()
-            status = await found.until(lambda status: all(host["clock"] for host in status["islands"][0]["hosts"]))
-            clock = status["islands"][0]["hosts"][1]["clock"]
-            # The clock has gained 150 us a second since it was started, some seconds ago.
-            assert abs(clock["offset"] - 1_234_500 * MS) <= clock["bound"] + 60 * 150_000
-            trace, seen = await asyncio.to_thread(_a_program, found.address)
-            _check_without_help(seen, await trace_export.fetched(found.address, Access()))
-            rows, gangs = trace.hosts(), trace.gangs()
-            assert rows["host"].tolist() == [0, 1] * 4
-            assert (rows["inferred"] == "started").all()
-            assert (gangs["inferred"] == "started").all()
-            assert rows["bound_us"].between(0, WORST / 1000, inclusive="neither").all()
-            assert (gangs["bound_us"] == rows.groupby("seq")["bound_us"].max().to_numpy()).all()
-            _check_times(trace, rows, gangs)
-            again = sw.trace.Trace.load(trace.save(tmp_path / "saved"))
-            assert again.hosts().equals(rows)
-            assert again.gangs().equals(gangs)
-        finally:
-            await found.stop()
-
-    asyncio.run(work())
+    found = Real(tmp_path)
+    try:
+        found.start_controller()
+        found.agent(0)
+        found.agent(1, "--shift-clock", "1234.5:150")
+        await found.ready()
+        status = await found.until(lambda status: all(host["clock"] for host in status["islands"][0]["hosts"]))
+        clock = status["islands"][0]["hosts"][1]["clock"]
+        # The clock has gained 150 us a second since it was started, some seconds ago.
+        assert abs(clock["offset"] - 1_234_500 * MS) <= clock["bound"] + 60 * 150_000
+        trace, seen = await asyncio.to_thread(_a_program, found.address)
+        _check_without_help(seen, await trace_export.fetched(found.address, Access()))
+        rows, gangs = trace.hosts(), trace.gangs()
+        assert rows["host"].tolist() == [0, 1] * 4
+        assert (rows["inferred"] == "started").all()
+        assert (gangs["inferred"] == "started").all()
+        assert rows["bound_us"].between(0, WORST / 1000, inclusive="neither").all()
+        assert (gangs["bound_us"] == rows.groupby("seq")["bound_us"].max().to_numpy()).all()
+        _check_times(trace, rows, gangs)
+        again = sw.trace.Trace.load(trace.save(tmp_path / "saved"))
+        assert again.hosts().equals(rows)
+        assert again.gangs().equals(gangs)
+    finally:
+        await found.stop()
 
 
 def _a_program(address: str) -> Any:

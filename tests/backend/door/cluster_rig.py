@@ -152,6 +152,17 @@ class ClusterRig:
     def run(self, executable: ClusterExecutable, *arguments: Any, keep: Sequence[int] = ()) -> Any:
         return self.devices.execute(executable, arguments, keep, 0)
 
+    def told(self, *refs: Any) -> Told:
+        """What one hears who waits for these."""
+        told = Told()
+        self.devices.when_ready(refs, told)
+        return told
+
+    def fetched(self, ref: Any) -> Told:
+        told = Told()
+        self.devices.fetch(ref, told)
+        return told
+
     # --- what comes of it ----------------------------------------------------------------------------------
 
     def calls(self) -> list[Any]:

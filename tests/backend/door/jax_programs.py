@@ -106,6 +106,10 @@ def held(cluster: Deployed) -> dict[str, int]:
     }
 
 
+def await_nothing_held(cluster: Deployed) -> None:
+    until(lambda: not any(held(cluster).values()), lambda: f"left over: {held(cluster)}")
+
+
 def compiling(cluster: Deployed) -> bool:
     return any("compiling" in each["reason"] for each in cluster.status()["waits"])
 

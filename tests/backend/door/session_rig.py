@@ -102,11 +102,21 @@ class SessionRig:
 
     # --- requests ------------------------------------------------------------------------------------------
 
+    def request(self, number: int = 0) -> Any:
+        """A request with this number, or the next one."""
+        self._op += not number
+        request = IfrtRequest()
+        request.request_metadata.op_id = number or self._op
+        return request
+
+    def receive(self, request: Any) -> int:
+        """The session gets it. Returns its number."""
+        self.session.receive(request.SerializeToString())
+        return int(request.request_metadata.op_id)
+
     def ask(self, name: str, context: int = 0, **fields: Any) -> int:
         """Sends a request; returns its number. A list sets a repeated field, a message is copied."""
-        self._op += 1
-        request = IfrtRequest()
-        request.request_metadata.op_id = self._op
+        request = self.request()
         request.request_metadata.user_context_id = context
         body = getattr(request, f"{name}_request")
         body.SetInParent()
@@ -117,8 +127,7 @@ class SessionRig:
                 getattr(body, field).CopyFrom(value)
             else:
                 setattr(body, field, value)
-        self.session.receive(request.SerializeToString())
-        return self._op
+        return self.receive(request)
 
     def array(self, handle: int, contents: Sequence[float] = (1, 2), device: int = 0, **more: Any) -> int:
         """Stores a host buffer, and makes an array of it."""
@@ -127,9 +136,7 @@ class SessionRig:
         return self.make(handle, data.shape, single(device), **more)
 
     def make(self, handle: int, shape: Sequence[int], sharding: Any, strides: Sequence[int] | None = None) -> int:
-        self._op += 1
-        request = IfrtRequest()
-        request.request_metadata.op_id = self._op
+        request = self.request()
         body = request.make_array_from_host_buffer_request
         body.dtype.kind = F32
         body.shape.SetInParent()
@@ -139,14 +146,11 @@ class SessionRig:
         if strides is not None:
             body.byte_strides.SetInParent()
             body.byte_strides.strides.extend(strides)
-        self.session.receive(request.SerializeToString())
-        return self._op
+        return self.receive(request)
 
     def compile(self, program: bytes = b"one_more", devices: Sequence[int] = (0,), **more: Any) -> int:
         """Compiles a program of the fake; returns the executable's handle, 0 if there is no answer yet."""
-        self._op += 1
-        request = IfrtRequest()
-        request.request_metadata.op_id = op = self._op
+        request = self.request()
         body = request.compile_request
         body.program.type_name, body.program.data = "xla::ifrt::XlaProgram", program
         body.compile_options.type_name = "xla::ifrt::XlaCompileOptions"
@@ -157,14 +161,11 @@ class SessionRig:
                 setattr(getattr(body, target), field, value)
             else:
                 getattr(body, target).extend(value)
-        self.session.receive(request.SerializeToString())
-        found = self.answer(op)
+        found = self.answer(self.receive(request))
         return 0 if found is None else int(found.compile_response.loaded_executable_handle)
 
     def execute(self, executable: int, arguments: Sequence[int], results: Sequence[int] = (), **options: Any) -> int:
-        self._op += 1
-        request = IfrtRequest()
-        request.request_metadata.op_id = self._op
+        request = self.request()
         body = request.loaded_executable_execute_request
         body.loaded_executable_handle = executable
         body.args_handles.extend(arguments)
@@ -176,8 +177,7 @@ class SessionRig:
                 body.result_status_handle = value
             else:
                 setattr(body.execute_options, name, value)
-        self.session.receive(request.SerializeToString())
-        return self._op
+        return self.receive(request)
 
     def read(self, array: int, buffer: int = 7000) -> int:
         return self.ask("copy_to_host_buffer", array_handle=array, host_buffer_handle=buffer)

@@ -14,7 +14,7 @@ from core.protocol import Blame
 from experiments.bench.frame.deployed import Deployed
 from experiments.bench.frame.door_server import on_cluster
 
-from .jax_programs import held, program, until
+from .jax_programs import await_nothing_held, program
 
 pytestmark = pytest.mark.skipif(
     find_spec("pathwaysutils") is None, reason="pathwaysutils is not installed: pip install 'seaway[elastic]'"
@@ -80,4 +80,4 @@ def test_training_goes_on_from_its_last_checkpoint_and_ends_as_if_nothing_had_ha
             assert 10 < again < 40  # of the last checkpoint, whose save may have been under way
             assert found.until("digest") == wanted
             assert found.process.wait(60) == 0
-        until(lambda: not any(held(cluster).values()), lambda: f"left over: {held(cluster)}")
+        await_nothing_held(cluster)

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from backend.admin.children import environment
 from experiments.bench.frame.door_server import Door, opened
 
+from .jax_programs import program, until
 from .program_runs import DEVICES, python
 
 PATIENCE = 60.0  # seconds
@@ -48,39 +48,6 @@ time.sleep(300)
 """
 
 
-class Program:
-    def __init__(self, code: str, door: Door) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code], env=environment({"TF_CPP_MIN_LOG_LEVEL": "3"} | door.env), text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-
-    def line(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def go_on(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(PATIENCE)
-
-
-@contextmanager
-def running(code: str, door: Door) -> Iterator[Program]:
-    program = Program(code, door)
-    try:
-        yield program
-    finally:
-        program.kill()
-        for pipe in (program.process.stdin, program.process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-
 def memory(pid: int) -> int:
     """Bytes that are resident."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
@@ -95,31 +62,28 @@ def shared() -> Iterator[Door]:
 
 
 def test_a_program_hears_at_once_that_its_door_was_killed_and_can_open_a_session_with_the_next_one() -> None:
-    with opened(2) as door, running(CALLS, door) as program:
-        assert program.line() == "1.0"
+    with opened(2) as door, program(CALLS, door.env) as found:
+        assert found.line() == "1.0"
         door.child.process.kill()
         begun = time.monotonic()
-        assert program.line() == "error UNAVAILABLE"
+        assert found.line() == "error UNAVAILABLE"
         assert time.monotonic() - begun < PATIENCE  # not the two minutes of a connection that is being made
         door.child.process.wait(PATIENCE)
         door.again()
-        program.go_on()
-        assert program.line() == "4.0"
-        assert program.process.wait(PATIENCE) == 0
+        found.go_on()
+        assert found.line() == "4.0"
+        assert found.process.wait(PATIENCE) == 0
 
 
 def test_a_killed_program_leaves_nothing_in_the_door(shared: Door) -> None:
-    with running(HOLDS, shared) as program:
-        assert program.line() == "3.0"
+    with program(HOLDS, shared.env) as found:
+        assert found.line() == "3.0"
         before = memory(shared.child.pid)
-        program.go_on()
-        assert program.line() == "6"
+        found.go_on()
+        assert found.line() == "6"
         assert memory(shared.child.pid) > before + 6 * 60 * MIB
-        program.kill()
-    until = time.monotonic() + PATIENCE
-    while memory(shared.child.pid) > before + 100 * MIB:
-        assert time.monotonic() < until, "the arrays of a program that is gone are kept"
-        time.sleep(0.05)
+        found.end()
+    until(lambda: memory(shared.child.pid) < before + 100 * MIB, "the arrays of a program that is gone are kept")
     assert python("-c", "import jax; print(jax.numpy.ones(4).sum())", env=shared.env).out == "4.0\n"
 
 

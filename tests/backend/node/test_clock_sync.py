@@ -178,25 +178,20 @@ def tock(start: int = 1, ahead: int = 0, took: int = 0, pause: int = 10 * MS) ->
     ],
     ids=["nothing", "no message", "half of one", "an hour", "backwards", "no pause", "no start", "early", "late"],
 )  # fmt: skip
-def test_an_impossible_answer_is_refused_and_the_next_one_counts(wrong: bytes) -> None:
+async def test_an_impossible_answer_is_refused_and_the_next_one_counts(
+    wrong: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock_sync, "PAUSE", 0.01)
     said = [wrong]
-
-    async def work() -> None:
-        async with false_controller(lambda: said.pop() if said else tock()) as address:
-            clock = HostClock()
-            clock.join(0, SECRET, address, Access())
-            await wait_until(lambda: clock.clock.readings)
-            assert clock.refused == 1
-            known = clock.clock.at(clock.now())
-            assert known is not None
-            assert abs(known.offset) <= known.bound
-            await clock.leave(0)
-
-    clocks_pause, clock_sync.PAUSE = clock_sync.PAUSE, 0.01
-    try:
-        asyncio.run(work())
-    finally:
-        clock_sync.PAUSE = clocks_pause
+    async with false_controller(lambda: said.pop() if said else tock()) as address:
+        clock = HostClock()
+        clock.join(0, SECRET, address, Access())
+        await wait_until(lambda: clock.clock.readings)
+        assert clock.refused == 1
+        known = clock.clock.at(clock.now())
+        assert known is not None
+        assert abs(known.offset) <= known.bound
+        await clock.leave(0)
 
 
 async def test_the_clock_of_a_new_controller_is_measured_anew() -> None:

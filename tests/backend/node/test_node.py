@@ -75,7 +75,7 @@ async def test_when_two_hosts_dial_each_other_the_stream_of_the_first_one_is_kep
     """Otherwise each host would end the other's stream by opening its own, for ever."""
     async with cluster(tmp_path) as found:
         first, second = (found.agents[host].node for host in (0, 1))
-        for _ in range(5):
+        for _ in range(3):
             first._want(1)
             second._want(0)
             async with asyncio.timeout(20):
@@ -98,7 +98,7 @@ async def settled(first: NetworkNode, second: NetworkNode) -> None:
     kept = None
     while None in (kept or (None,)) or kept != (first._outboxes.get(1), second._outboxes.get(0)):
         kept = first._outboxes.get(1), second._outboxes.get(0)
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.2)
 
 
 async def test_a_link_to_a_host_that_has_restarted_elsewhere_ends_at_once(tmp_path: Path) -> None:

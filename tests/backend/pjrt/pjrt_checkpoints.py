@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 import threading
 from collections.abc import Iterator
@@ -286,7 +285,7 @@ def test_a_save_that_fails_says_why_and_leaves_nothing(rig: Rig, folder: Path, m
     monkeypatch.setattr(zarrs, "write", full)
     seq, _ = rig.launch(saving(rig, ROWS), 0, [request(rig, 70), rig.received(layout(ROWS), ARRAY)])
     where = folders.partial(folder / "run", Request("", 70, f"{70:016x}"))
-    assert blamed(rig, seq).cause == f"checkpoint {where}: No space left on device"
+    assert blamed(rig, seq) == Blame("checkpoint", f"checkpoint {where}: No space left on device")
     assert not list((folder / "run").glob("70*"))
 
 
@@ -302,20 +301,6 @@ def test_an_array_that_was_never_made_is_not_saved(rig: Rig, folder: Path) -> No
     assert not list((folder / "run").glob("71*"))
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ("/elsewhere", "agents write below"),
-        ("../up", "without '..'"),
-        ("run/../../up", "without '..'"),
-        ("", "name a folder"),
-    ],
-)
-def test_folders_outside_the_checkpoint_folder_are_refused(rig: Rig, asked: str, said: str) -> None:
-    seq, _ = rig.launch(saving(rig, ROWS), 0, [request(rig, 80, asked), rig.received(layout(ROWS), ARRAY)])
-    assert said in blamed(rig, seq).cause
-
-
 def test_a_restore_names_what_is_missing(rig: Rig, folder: Path) -> None:
     save(rig, ROWS, ARRAY, 81)
     (folder / "run" / "82.partial-00000000000000ff").mkdir()
@@ -329,16 +314,6 @@ def test_a_restore_names_what_is_missing(rig: Rig, folder: Path) -> None:
         blame = blamed(rig, seq)
         assert said in blame.cause
         assert str(folder / "run") in blame.cause
-
-
-def test_a_step_that_is_a_link_out_of_the_folder_is_refused(rig: Rig, folder: Path, tmp_path: Path) -> None:
-    save(rig, ROWS, ARRAY, 85)
-    (folder / "run" / "85").rename(tmp_path / "85")
-    (folder / "run" / "85").symlink_to(tmp_path / "85")
-    seq, _ = rig.launch(restoring(rig, ROWS), 0, [request(rig, 85)])
-    cause = blamed(rig, seq).cause
-    assert f"85 (it leads to {tmp_path / '85'}): agents write below {folder} alone" in cause
-    (folder / "run" / "85").unlink()
 
 
 def test_documents_that_do_not_fit_the_plan_are_refused(rig: Rig) -> None:
@@ -380,14 +355,3 @@ def test_a_host_whose_folder_another_host_removed_leaves_the_reason_to_that_host
     seq, _ = rig.launch(plan, 0, [asked, rig.received(layout(ROWS), ARRAY)])
     blame = blamed(rig, seq)
     assert (blame.code, str(partial) in blame.cause) == ("discarded", True)
-
-
-def test_a_full_disk_is_reported_by_its_own_host(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*args: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(files, "write_chunk", full)
-    seq, _ = rig.launch(saving(rig, ROWS), 0, [request(rig, 72), rig.received(layout(ROWS), ARRAY)])
-    blame = blamed(rig, seq)
-    assert (blame.code, "file x/c/" in blame.cause) == ("checkpoint", True)
-    assert blame.cause.endswith("No space left on device")

@@ -21,6 +21,7 @@ from core.model.program import Arg, Out, Sharding
 from core.protocol import effects as e
 from core.protocol.messages import Blame
 
+from ..door.jax_programs import until
 from .pjrt_rig import Rig, Work, sharding, value
 from .pjrt_stage import ARRAY, DEVICES, HERE, MESH, ROWS, add_sum, adding, layout, rig, shared
 
@@ -171,7 +172,7 @@ def test_a_gang_behind_stuck_ones_goes_on_when_they_are_abandoned() -> None:
     time.sleep(0.05)
     assert (told, waiting.outstanding) == ([], 3)
     waiting.abandon([1, 2])
-    _until(lambda: bool(told))
+    until(lambda: bool(told), "they do not end")
     assert told == [e.Finished(3)]
     assert waiting.outstanding == 0
     assert waiting.clear()  # two are stuck
@@ -192,7 +193,7 @@ def test_a_gang_that_is_already_over_is_reported_at_once_but_never_ahead_of_othe
     waiting.add(completions.Flight(3, done, (), multi=True, together=True, name="g"))
     assert (told, waiting.outstanding) == ([e.Finished(1)], 2)
     stuck.over.set()
-    _until(lambda: waiting.outstanding == 0 and len(told) == 3)
+    until(lambda: waiting.outstanding == 0 and len(told) == 3, "they do not end")
     assert told == [e.Finished(1), e.Finished(2), e.Finished(3)]
     waiting.end()
 
@@ -211,20 +212,9 @@ def test_a_launch_that_waits_for_room_is_released_when_it_is_abandoned() -> None
     asking.join(5)
     assert answers == [False]
     stuck.over.set()
-    _until(lambda: waiting.outstanding == 0)
+    until(lambda: waiting.outstanding == 0, "they do not end")
     assert waiting.room(100)
     waiting.end()
-
-
-def _until(true: Any) -> None:
-    end = time.monotonic() + 5
-    while not true() and time.monotonic() < end:
-        time.sleep(0.005)
-    assert true()
-
-
-def test_fewer_programs_are_outstanding_than_would_hang_jax() -> None:
-    assert completions.OUTSTANDING < 32
 
 
 # --- rows, and epochs ------------------------------------------------------------------------------------------------
@@ -323,20 +313,12 @@ NEWER = "[external/xla++third_party_ext+gloo/gloo/transport/tcp"
     [
         (f"UNKNOWN: Gloo all-reduce failed: {PAIR} Connection closed by peer [198.19.7.1]:28058", f"{LOST} (closed)"),
         (
-            f"UNKNOWN: Gloo all-reduce failed: {NEWER}/pair.cc:547] Connection closed by peer [198.19.7.1]:28058",
-            f"{LOST} (closed)",
-        ),
-        (
             f"UNKNOWN: Gloo AllGather failed: {PAIR} Read error [127.0.0.1]:4242: Connection reset by peer",
             f"{LOST} (reset)",
         ),
         (
             f"UNKNOWN: Gloo all-to-all failed: {NEWER}/unbound_buffer.cc:81] Timed out waiting 20000ms for recv",
             f"{LOST} (timed out)",
-        ),
-        (
-            f"UNKNOWN: Gloo collective permute failed: {PAIR} readv [127.0.0.1]:4242: No route to host",
-            f"{LOST} (unreachable)",
         ),
         ("UNKNOWN: Gloo ReduceScatter failed: what nobody has seen", LOST),
         (

@@ -117,19 +117,6 @@ def test_arrays_of_many_types_pass_through(rig: Rig, dtype: str) -> None:
     assert found.tobytes() == x[::-1].tobytes()
 
 
-def test_programs_that_follow_each_other_run_in_order_and_at_full_depth(rig: Rig) -> None:
-    plan = ready(rig, raw("count", lowered(lambda x: x + 1, MESH, [ROWS], [ROWS]), MESH, [ROWS], [ROWS]))
-    x = rig.literal(layouts(plan, 1)[0], ARRAY)
-    seqs = []
-    for _ in range(100):
-        seq, (x,) = rig.launch(plan, 0, [x])
-        seqs.append(seq)
-    assert rig.wait(e.Finished, seq=seqs[-1]).blame is None
-    ended = [each.seq for each in rig.seen if isinstance(each, e.Finished)]
-    assert ended == seqs[:-1]
-    np.testing.assert_array_equal(rig.array(x, layouts(plan, 1)[0]), ARRAY + 100)
-
-
 def test_both_flavours_read_each_others_arrays(rig: Rig) -> None:
     raw_plan = ready(rig, raw("raw", lowered(add, MESH, [ROWS, ROWS], [ROWS]), MESH, [ROWS, ROWS], [ROWS]))
     work = Work(MESH, ROWS)
@@ -245,7 +232,6 @@ def test_a_probe_is_told_what_only_compiling_tells_and_the_program_behind_it_is_
     assert total == ARRAY.sum()
     seq, _ = rig.launch(plan, 0, [])
     blame = rig.wait(e.Finished, seq=seq).blame
-    assert blame is not None
     assert "'probe' was compiled without its arguments" in blame.cause
 
 
@@ -269,7 +255,6 @@ def test_devices_and_layouts_are_told_without_a_program(rig: Rig) -> None:
     assert about.serdes in (3, 6)
     seq, _ = rig.launch(plan, 0, [])
     blame = rig.wait(e.Finished, seq=seq).blame
-    assert blame is not None
     assert "asks 'platform' and has no program to run" in blame.cause
     works = raw("layouts", b"", (8,), [SPLIT, value((), dtype="int4")], [], question="layout")
     _, said = compiled(rig, works)
@@ -324,18 +309,6 @@ def test_bytes_that_are_no_program_are_refused(rig: Rig) -> None:
     broken = Work((1,))
     broken.call("broken", None, [], [], [], exported=StableHLOCode(b"", b"", "weather").encode())
     assert "the code of computation 'broken' cannot be used: it asks 'weather'" in refused(rig, broken, ONE)
-
-
-def test_a_failing_launch_ends_with_its_error_and_the_next_one_runs(rig: Rig) -> None:
-    """An argument whose maker failed is a placeholder: the program runs, and its end says so."""
-    plan = ready(rig, raw("f", lowered(add, MESH, [ROWS, ROWS], [ROWS]), MESH, [ROWS, ROWS], [ROWS]))
-    x = rig.literal(layout(ROWS), ARRAY)
-    seq, _ = rig.launch(plan, 0, [x, 999_999])
-    blame = rig.wait(e.Finished, seq=seq).blame
-    assert blame is not None
-    assert "buffer 999999, input 1 of 'f', is not on this host" in blame.cause
-    (found,) = outcome(rig, plan, x, x)
-    np.testing.assert_array_equal(found, ARRAY * 2)
 
 
 def test_code_that_takes_too_much_memory_is_refused(rig: Rig) -> None:

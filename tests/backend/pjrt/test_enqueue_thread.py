@@ -16,6 +16,7 @@ import pytest
 from backend.pjrt.worker_thread import EnqueueThread
 from backend.streams import LentReading
 from backend.streams.lent_reading import LONG
+from tests.backend.cluster import wait_until
 from tests.backend.streams.rig import PATIENCE, End, packet, pair, say
 
 BLOCKED = 10 * LONG / 1e9  # seconds
@@ -58,14 +59,8 @@ class Host:
                 self.here.connection.rest_for_others()
 
     async def got(self, count: int) -> None:
-        await until(lambda: len(self.here.frames) >= count)
+        await wait_until(lambda: len(self.here.frames) >= count)
         assert len(self.here.frames) == count
-
-
-async def until(done: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not done():
-            await asyncio.sleep(0.002)
 
 
 @asynccontextmanager
@@ -104,7 +99,7 @@ async def test_what_a_message_causes_is_done_by_the_thread_that_took_it_after_th
 
         host.take = take
         say(there, packet(b"one"), packet(b"two"))
-        await until(lambda: len(order) == 4)
+        await wait_until(lambda: len(order) == 4)
         assert order == ["decided", "decided", "done True", "done True"]
 
 
@@ -117,7 +112,7 @@ async def test_the_loop_reads_while_one_piece_of_work_takes_long_and_the_thread_
         assert host.threads == [threading.get_ident()]
         assert host.looks
         go_on.set()
-        await until(lambda: host.lent.fileno() >= 0)
+        await wait_until(lambda: host.lent.fileno() >= 0)
         say(there, packet(b"more"))
         await host.got(2)
         assert host.threads[1] == host.line.ident
@@ -141,8 +136,8 @@ async def test_a_thread_with_much_short_work_reads_in_between() -> None:
 async def test_nobody_looks_while_the_thread_has_nothing_to_do() -> None:
     async with a_host() as (host, _):
         host.line.do(time.sleep, 0.02)
-        await until(lambda: host.looks > 1)
-        await until(lambda: not host.lent._looks)
+        await wait_until(lambda: host.looks > 1)
+        await wait_until(lambda: not host.lent._looks)
         before = host.looks
         await asyncio.sleep(0.05)
         assert host.looks == before
@@ -159,14 +154,14 @@ async def test_while_reading_changes_hands_every_frame_is_taken_once_and_in_orde
                 host.line.do(time.sleep, chance.choice([0.001, 0.004, 0.01, 0.02]))
             if chance.random() < 0.2:
                 await asyncio.sleep(chance.choice([0, 0.001, 0.006]))
-        await until(lambda: len(host.here.frames) >= 300)
+        await wait_until(lambda: len(host.here.frames) >= 300)
         assert host.here.frames == sent
         assert len(set(host.threads)) == 2
 
 
 async def test_frames_beyond_a_slice_are_taken_without_waiting_for_others_to_come() -> None:
     async with a_host() as (host, there):
-        await until(lambda: host.lent.fileno() >= 0)
+        await wait_until(lambda: host.lent.fileno() >= 0)
         host.here.connection._arrived = host.take_one_at_a_time
         say(there, *(packet(b"%d" % number) for number in range(50)))
         await host.got(50)
@@ -176,11 +171,11 @@ async def test_frames_beyond_a_slice_are_taken_without_waiting_for_others_to_com
 async def test_a_stream_that_ends_while_frames_are_left_is_let_go(attempt: int) -> None:
     """The thread, which has the reading while the loop asks for it, must not read on at once for ever."""
     async with a_host() as (host, there):
-        await until(lambda: host.lent.fileno() >= 0)
+        await wait_until(lambda: host.lent.fileno() >= 0)
         host.here.connection._arrived = host.take_one_at_a_time
         host.take = lambda message: there.connection._sock.shutdown(socket.SHUT_WR) if message == b"0" else None
         say(there, *(packet(b"%d" % number) for number in range(50)))
-        await until(host.here.connection.over.is_set)
+        await wait_until(host.here.connection.over.is_set)
 
 
 # --- the node's lock --------------------------------------------------------------------------------------------------
@@ -210,7 +205,7 @@ async def test_a_node_that_decides_in_the_thread_may_ask_for_work_behind_what_it
 
         host.take = take
         say(there, packet(b"message"))
-        await until(lambda: len(found) == 2)
+        await wait_until(lambda: len(found) == 2)
         assert found == [1, 2]
 
 
@@ -252,7 +247,7 @@ async def test_an_unexpected_error_is_told_and_the_thread_goes_on() -> None:
 
 async def test_a_stream_that_the_other_end_closes_ends_while_it_is_lent() -> None:
     async with a_host() as (host, there):
-        await until(lambda: host.lent.fileno() >= 0)
+        await wait_until(lambda: host.lent.fileno() >= 0)
         there.close()
         assert await host.here.over() == "the other end has closed the connection"
         assert host.lent.fileno() == -1
@@ -261,7 +256,7 @@ async def test_a_stream_that_the_other_end_closes_ends_while_it_is_lent() -> Non
 @pytest.mark.parametrize("busy", [False, True])
 async def test_a_stream_is_closed_while_it_is_lent(busy: bool) -> None:
     async with a_host() as (host, there):
-        await until(lambda: host.lent.fileno() >= 0)
+        await wait_until(lambda: host.lent.fileno() >= 0)
         await asyncio.sleep(BLOCKED)  # by now the thread waits for the stream in poll
         if busy:
             host.line.do(time.sleep, BLOCKED)
@@ -291,7 +286,7 @@ async def test_a_stream_is_not_closed_while_the_thread_reads_it() -> None:
 
 async def test_the_next_stream_is_read_instead_of_one_that_was_given_up() -> None:
     async with a_host() as (host, _):
-        await until(lambda: host.lent.fileno() >= 0)
+        await wait_until(lambda: host.lent.fileno() >= 0)
         one, other = socket.socketpair()
         first, host.here = host.here, End(one)
         far = End(other)

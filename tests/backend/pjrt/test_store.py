@@ -39,40 +39,6 @@ def store() -> Store:
     return Store(OneHost(), None)  # type: ignore[arg-type]
 
 
-def test_what_was_made_together_is_read_together(store: Store) -> None:
-    arrays = made(store, 10)
-    assert store.arrays(10, 8, ROW.lies) == arrays
-    assert store.arrays(12, 3, ROW.lies[2:5]) == arrays[2:5]
-    assert len(store) == 8
-
-
-def test_one_that_is_used_alone_is_taken_out(store: Store) -> None:
-    arrays = made(store, 10)
-    held = store.get(13)
-    assert held is not None
-    assert (held.array, held.layout) == (arrays[3], LAYOUTS[3])
-    assert store.get(13) is held
-    assert store.arrays(10, 8, ROW.lies) == arrays
-    assert (store.get(9), store.get(18)) == (None, None)
-
-
-def test_arrays_that_lie_otherwise_or_are_not_there_are_looked_at_one_by_one(store: Store) -> None:
-    made(store, 10)
-    assert store.arrays(10, 8, ROW.lies[::-1]) is None
-    assert store.arrays(12, 8, ROW.lies) is None
-
-
-def test_bytes_are_those_of_what_is_there(store: Store) -> None:
-    made(store, 10)
-    each = [shard_bytes(layout) for layout in LAYOUTS]
-    assert store.bytes == {0: sum(each), 1: sum(each)}
-    store.get(12)
-    store.free(11, 3)
-    assert store.bytes[0] == sum(each) - sum(each[1:4])
-    store.free(10, 8)
-    assert (store.bytes[0], len(store)) == (0, 0)
-
-
 def test_a_maker_that_fails_spoils_all_that_it_made(store: Store) -> None:
     record = store.made_together(10, ROW, 0, [object() for _ in range(8)])
     alone = store.get(12)

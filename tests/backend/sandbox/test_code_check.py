@@ -86,11 +86,19 @@ def pid_of(gate: CodeGate) -> int:
     return next((child._process.pid for child in gate.checkers._children if child.alive), 0)
 
 
+@contextmanager
+def code_gate(rules: Rules | None = None, platform: str = "cpu", cache: Path | None = None) -> Iterator[CodeGate]:
+    found = CodeGate(rules or Rules(), platform, cache)
+    try:
+        yield found
+    finally:
+        found.checkers.close()
+
+
 @pytest.fixture(scope="module")
 def gate() -> Iterator[CodeGate]:
-    found = CodeGate(Rules(largest=1 << 20), "cpu", None)
-    yield found
-    found.checkers.close()
+    with code_gate(Rules(largest=1 << 20)) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -126,14 +134,11 @@ def test_code_that_calls_any_other_function_is_refused_and_told_how_to_allow_it(
 
 
 def test_a_function_that_the_agent_allows_passes_the_list_and_reaches_the_compiler() -> None:
-    allowing = CodeGate(Rules(("never_heard_of",)), "cpu", None)
-    try:
+    with code_gate(Rules(("never_heard_of",))) as allowing:
         said = refusal(allowing, calling("never_heard_of"), "guess")
         assert said.startswith("computation 'guess' cannot be compiled: ")
         assert "is refused" not in said
         assert "never_heard_of" in said
-    finally:
-        allowing.checkers.close()
 
 
 def test_callbacks_into_python_are_always_refused(gate: CodeGate) -> None:
@@ -166,13 +171,10 @@ def test_code_that_is_too_large_is_refused(gate: CodeGate) -> None:
 
 
 def test_code_for_accelerators_is_checked_on_a_machine_without_one() -> None:
-    tpu = CodeGate(Rules(), "tpu", None)
-    try:
+    with code_gate(Rules(), "tpu") as tpu:
         check(tpu, plain(lambda x: jnp.tanh(x) * jnp.linalg.norm(x)))
         assert "is refused: it is for cpu, but runs on tpu here" in refusal(tpu, calling("Sharding"))
         assert tpu.checked == 2
-    finally:
-        tpu.checkers.close()
 
 
 # --- bytes that are not code ----------------------------------------------------------------------------------------
@@ -247,13 +249,6 @@ def test_code_whose_children_are_all_killed_is_given_up_and_may_be_checked_again
     check(gate, code, "unlucky")
 
 
-def test_a_child_that_has_ended_is_started_again_silently(gate: CodeGate) -> None:
-    victim = child_of(gate)
-    os.kill(victim, signal.SIGKILL)
-    wait_until(lambda: pid_of(gate) == 0)
-    assert child_of(gate) != victim
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_child_starts_without_a_warning(gate: CodeGate) -> None:
     assert "Warning" not in Path(f"/proc/{child_of(gate)}/fd/2").read_text(encoding="utf-8")
@@ -301,30 +296,23 @@ def wait_until(over: Callable[[], bool]) -> None:
 
 def test_a_child_that_does_not_answer_is_ended_and_the_computation_is_named(good: bytes) -> None:
     """The limit is too short for any compilation."""
-    hasty = CodeGate(Rules(seconds=0.001), "cpu", None)
-    try:
+    with code_gate(Rules(seconds=0.001)) as hasty:
         said = refusal(hasty, good, "endless")
         assert said.startswith("the code of computation 'endless' was not ")
         assert "within 0.001 s, which is the limit for clients' code here (--check-seconds of the agent)" in said
         assert pid_of(hasty) == 0
-    finally:
-        hasty.checkers.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps to this limit")
 def test_a_compiler_that_takes_too_much_memory_ends_only_its_own_process(good: bytes) -> None:
-    narrow = CodeGate(Rules(memory=1 << 20), "cpu", None)
-    try:
+    with code_gate(Rules(memory=1 << 20)) as narrow:
         said = refusal(narrow, good, "huge")
         assert "computation 'huge'" in said
         assert "is refused" not in said
-    finally:
-        narrow.checkers.close()
 
 
 def test_a_check_is_interrupted_when_nobody_wants_the_code_and_the_next_goes_on(good: bytes) -> None:
-    gate = CodeGate(Rules(), "cpu", None)
-    try:
+    with code_gate() as gate:
         child = child_of(gate)
         assert not gate.checkers.interrupt()  # it is not asked
         os.kill(child, signal.SIGSTOP)
@@ -332,20 +320,6 @@ def test_a_check_is_interrupted_when_nobody_wants_the_code_and_the_next_goes_on(
             assert gate.checkers.interrupt()
         assert "computation 'unwanted' cannot be compiled: the compiler's process was ended by SIGKILL" in said[0]
         check(gate, good)
-    finally:
-        gate.checkers.close()
-
-
-def test_code_that_nobody_wants_is_not_checked() -> None:
-    gate = CodeGate(Rules(), "cpu", None)
-    plan, blobs = plan_of(fresh(), "unwanted")
-    (code,) = plan.codes
-    try:
-        with pytest.raises(Unusable, match="nobody wants computation 'unwanted' any more"):
-            gate.check(code, plan.steps[code.step], (), (), blobs, (0,), lambda: False)  # type: ignore[arg-type]
-        assert gate.checked == 0
-    finally:
-        gate.checkers.close()
 
 
 # --- what a child can see -------------------------------------------------------------------------------------------

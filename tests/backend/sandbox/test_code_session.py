@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from tests.backend.real import PATIENCE, Real, children_of
+from tests.backend.real import Real, await_end, children_of
 
 from ..pjrt.test_pjrt import ENVIRONMENT, ROOT
 
@@ -57,7 +56,8 @@ async def test_refused_code_fails_its_program_by_name_and_the_session_goes_on(tm
             assert "the code of computation 'borrowed' is refused" in str(caught.value)
             assert "--allow-custom-call tf.call_tf_function" in str(caught.value)
             (checker,) = children_of(agent, CHECKER)
-            _kill(checker)
+            os.kill(checker, signal.SIGKILL)
+            await_end(checker)
             assert np.asarray(solved(doubled(ones))).tolist() == [1.0] * 4
             assert children_of(agent, CHECKER) not in ([], [checker])
         # the agent loaded what its child had compiled, and compiled nothing itself
@@ -102,20 +102,3 @@ def test_untrusted_clients_can_do_all_that_trusted_clients_can() -> None:
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert " passed" in ran.stdout
-
-
-def _kill(pid: int) -> None:
-    """Kill a process, and wait until none of its threads is left."""
-    os.kill(pid, signal.SIGKILL)
-    end = time.monotonic() + PATIENCE
-    while len(threads := list(Path(f"/proc/{pid}").glob("task/*"))) > 1 or _name(pid):
-        assert time.monotonic() < end, threads
-        time.sleep(0.01)
-
-
-def _name(pid: int) -> bytes:
-    """The command line of a process; empty if it has ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -17,7 +14,6 @@ from backend.door.program_facts import compiled_facts, program_facts
 from backend.door.protocol.ifrt_messages import StatusCode
 from backend.door.session.ops.executables import safe_options
 from backend.pjrt.code.stablehlo_executables import about_executable, load_program
-from backend.sandbox.checkers import TRIES
 from backend.sandbox.inspection import ProgramRefused
 from backend.sandbox.program_gate import ProgramGate
 from tests.backend.real import await_end
@@ -100,33 +96,6 @@ def test_refusals_and_errors_of_the_compiler_are_those_of_the_child_which_lives_
     unknown = artifact(calling("Sharding").replace("@main(%x: tensor<2xf32>)", "@other(%x: tensor<2xf32>)"))
     assert "has no function 'main'" in fault(gate, unknown).text
     assert pids(gate) == before
-
-
-def test_a_program_whose_children_are_all_killed_is_given_up(gate: ProgramGate) -> None:
-    gate.check(adding(7), OPTIONS, (0,))
-    before = pids(gate)
-    for pid in before:
-        os.kill(pid, signal.SIGSTOP)
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(gate.check, adding(8), OPTIONS, (0,))
-        wait_until(lambda: len(gate.checkers._idle) < len(before))  # a child has been taken for this program
-        killed: set[int] = set()
-        while not asked.done():
-            for pid in set(pids(gate)) - killed:
-                os.kill(pid, signal.SIGKILL)
-                killed.add(pid)
-            time.sleep(0.01)
-        with pytest.raises(ProgramRefused, match="ended by SIGKILL: if nobody did this, memory ran out"):
-            asked.result()
-    assert len(killed) >= TRIES
-    assert gate.check(adding(8), OPTIONS, (0,))[1]
-
-
-def wait_until(over: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not over():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_programs_are_compiled_side_by_side_each_in_a_child_of_its_own(gate: ProgramGate) -> None:

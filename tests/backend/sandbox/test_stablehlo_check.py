@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,15 +24,11 @@ from tests.laws import examples
 
 from ..pjrt.pjrt_rig import Work, value
 from ..pjrt.stablehlo_rig import artifact, compile_options, lowered, raw, results
+from .test_code_check import code_gate, gate
+
+__all__ = ["gate"]  # a fixture
 
 EIGHT = value((8,))
-
-
-@pytest.fixture(scope="module")
-def gate() -> Iterator[CodeGate]:
-    found = CodeGate(Rules(largest=1 << 20), "cpu", None)
-    yield found
-    found.checkers.close()
 
 
 def step(
@@ -103,11 +99,8 @@ def test_bytes_options_and_sizes_are_looked_at_before_anything_is_compiled(gate:
     assert "the code of computation 'broken' cannot be used: it asks 'weather'" in refusal(gate, broken)
     said = refusal(gate, step(plain(lambda x: x), options=b"\xff\xff"))
     assert said == "the options of computation 'step' cannot be used: the compile options cannot be read"
-    narrow = CodeGate(Rules(largest=100), "cpu", None)
-    try:
+    with code_gate(Rules(largest=100)) as narrow:
         assert "bytes, but at most 100 are allowed" in refusal(narrow, step(plain(lambda x: x)))
-    finally:
-        narrow.checkers.close()
 
 
 # XLA:CPU ends its process over this one, in both versions.
@@ -149,25 +142,19 @@ def test_damaged_options_do_no_harm_here(gate: CodeGate, junk: bytes) -> None:
 
 
 def test_programs_for_accelerators_are_read_and_not_compiled(gate: CodeGate) -> None:
-    tpu = CodeGate(Rules(), "tpu", None)
-    try:
+    with code_gate(Rules(), "tpu") as tpu:
         check(tpu, step(artifact(DEADLY)))
         assert "'never_heard_of', which is not on the list" in refusal(tpu, step(calling("never_heard_of")))
         assert "cannot be read" in refusal(tpu, step(plain(lambda x: x), options=b"\xff\xff"))
-    finally:
-        tpu.checkers.close()
 
 
 def test_what_the_child_has_compiled_is_kept_for_its_agent(tmp_path: Path) -> None:
-    keeping = CodeGate(Rules(), "cpu", tmp_path)
     folder = tmp_path / "executables"
-    try:
+    with code_gate(Rules(), "cpu", tmp_path) as keeping:
         check(keeping, step(plain(lambda x: x * 5)))
         (kept,) = folder.iterdir()
         assert kept.stat().st_size > 1000
         assert folder.stat().st_mode & 0o077 == 0
-    finally:
-        keeping.checkers.close()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import grpc
@@ -23,7 +22,7 @@ SHOWN: list[tuple[tuple[str, str | bytes], ...]] = [
 ]
 
 
-def test_no_call_is_answered_without_the_token(tmp_path: Path) -> None:
+async def test_no_call_is_answered_without_the_token(tmp_path: Path) -> None:
     async def refused(channel: grpc.aio.Channel, name: str, shown: tuple[tuple[str, str | bytes], ...]) -> None:
         # its message does not come
         call = channel.stream_unary(f"/{SERVICE}/{name}")(metadata=shown, timeout=20)
@@ -31,13 +30,10 @@ def test_no_call_is_answered_without_the_token(tmp_path: Path) -> None:
             await call
         assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED, (name, shown)
 
-    async def run() -> None:
-        async with (
-            cluster(tmp_path, access=Access("sesame"), agents=False) as found,
-            grpc.aio.insecure_channel(found.server.address) as channel,
-        ):
-            for kind in PAIRS:
-                for shown in SHOWN:
-                    await refused(channel, kind.__name__, shown)
-
-    asyncio.run(run())
+    async with (
+        cluster(tmp_path, access=Access("sesame"), agents=False) as found,
+        grpc.aio.insecure_channel(found.server.address) as channel,
+    ):
+        for kind in PAIRS:
+            for shown in SHOWN:
+                await refused(channel, kind.__name__, shown)

@@ -74,9 +74,9 @@ def test_the_slurm_script_is_valid_and_uses_options_that_our_programs_have() -> 
     ("env", "found"),
     [
         ({}, TpuSeat()),
-        ({"TPU_WORKER_ID": "3", "TPU_WORKER_HOSTNAMES": "a,b,c,d"}, TpuSeat(3, 4)),
-        ({"TPU_WORKER_ID": "0", "MEGASCALE_SLICE_ID": "1"}, TpuSeat(0, 0, "slice1")),
-        ({"SLURM_PROCID": "2", "SLURM_NTASKS": "8"}, TpuSeat(2, 8)),
+        ({"TPU_WORKER_ID": "3", "TPU_WORKER_HOSTNAMES": "a,b,c,d"}, TpuSeat(3)),
+        ({"TPU_WORKER_ID": "0", "MEGASCALE_SLICE_ID": "1"}, TpuSeat(0, "slice1")),
+        ({"SLURM_PROCID": "2"}, TpuSeat(2)),
     ],
 )
 def test_an_agent_finds_its_place_from_the_environment(env: dict[str, str], found: TpuSeat) -> None:

@@ -21,11 +21,11 @@ from backend.server import eventlogs
 from core.controller import Config
 from core.model.errors import Impossible
 from core.model.presets import small
-from core.record.eventlog import Diverged, LogError, replay, replayed
+from core.record.eventlog import Diverged, LogError, replayed
 from core.schedule.policy import Fifo, Policy, Ready, RoundRobin, Stride, Ticket
 from seaway.cli import main, replaying
 from tests.backend.cluster import chain, cluster, wait_until
-from tests.backend.real import Real, real
+from tests.backend.real import real
 from tests.backend.test_faults import register, runs
 
 from .test_control import TINY
@@ -45,26 +45,23 @@ class Picky(Oldest):
         self.taste = taste
 
 
-def recorded(folder: Path, policy: Any = Stride, runs: int = 5, whole: bool = True) -> Path:
+def recorded(folder: Path) -> Path:
     """The log of a real controller with two hosts and two clients. One of the hosts dies."""
     path = folder / "run.log"
 
     async def drive() -> None:
-        async with cluster(folder, policy=policy, record=path) as found:
+        async with cluster(folder, policy=Stride, record=path) as found:
             users = [found.user("ann"), found.user("bob")]
             for user in users:
                 program = user.call(lambda client, now: client.register(chain(3, 4), now))
-                submitted = [user.submit(program, TINY.tobytes()) for _ in range(runs)]
+                submitted = [user.submit(program, TINY.tobytes()) for _ in range(5)]
                 assert (await user.ended(submitted[-1].run)).blame is None
             await found.agents[1].stop()
             await wait_until(lambda: not found.server.node.connected(1))
             (folder / "order").write_text(found.server.controller.order.island(0))
-            if not whole:
-                await wait_until(lambda: path.stat().st_size > 100)
-                (folder / "killed.log").write_bytes(path.read_bytes())
 
     asyncio.run(drive())
-    return path if whole else folder / "killed.log"
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -81,18 +78,6 @@ def test_a_replay_gives_the_same_commands_to_the_byte(log: Path) -> None:
     assert sum(1 for _ in replayed(found, controller)) == len(found.entries)
     assert controller.order.island(0) == log.with_name("order").read_text()
     assert not controller.state.runs, "all of them have ended, as they did then"
-
-
-def test_a_replay_under_another_policy_differs(log: Path) -> None:
-    """The check can fail: it finds a controller that differs in its window."""
-    found = eventlogs.read(log)
-
-    def other(about: Any) -> Any:
-        controller = eventlogs.machine_of(about)
-        return type(controller)(controller.cluster, Stride, Config(window=1))
-
-    with pytest.raises(Diverged, match="event "):
-        replay(found, other)
 
 
 def test_the_commands_of_seaway_show_a_log_and_replay_it(
@@ -139,18 +124,6 @@ def test_a_log_that_cannot_be_replayed_is_refused_by_name(
     assert "this log has" in refused("log", str(log), "--kind", "Nothing")
 
 
-def test_the_log_of_a_killed_controller_is_replayed_as_far_as_it_goes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = recorded(tmp_path, whole=False)
-    with pytest.raises(LogError, match="cut short: its writer was killed"):
-        eventlogs.read(path)
-    assert main(["replay", str(path), "--partial"]) == 0
-    said = capsys.readouterr().out
-    assert "cut short" in said
-    assert "the same commands, to the byte" in said
-
-
 def test_an_existing_log_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("")
     with pytest.raises(Impossible, match="is there already"):
@@ -176,13 +149,13 @@ class Mine(sw.policies.Policy):
     def pick(self, ready, now):
         return ready.best()
 
-f = sw.jit(lambda x: x + 1, devices=2)
+step = sw.synthetic("step", devices=2, duration="1us")
 if __name__ == "__main__":
-    with sw.local(hosts=2, policy=Mine, record="run.log"):
-        x = f(np.zeros(4, np.float32))
+    with sw.local(hosts=2, platform="timed", policy=Mine, record="run.log"):
+        x = step(np.float32(0))
         for _ in range(20):
-            x = f(x)
-        print(np.asarray(x).tolist())
+            x = step(x)
+        x.block_until_ready()
 """
 
 
@@ -191,7 +164,7 @@ def test_a_session_with_the_users_own_policy_is_replayed(tmp_path: Path, capsys:
     done = subprocess.run(
         [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False
     )
-    assert done.stdout == "[21.0, 21.0, 21.0, 21.0]\n", done.stderr
+    assert done.returncode == 0, done.stderr
     assert main(["replay", str(tmp_path / "run.log")]) == 1
     assert "policy '__main__:Mine', which cannot be made from here" in capsys.readouterr().err
     mine = f"{tmp_path / 'program.py'}:Mine"
@@ -235,17 +208,18 @@ def test_a_difference_is_shown_with_the_events_before_it(log: Path) -> None:
 ROOM = 1 << 15  # bytes that a file may have; the kernel refuses more, as with a full disk
 
 
-def test_a_log_that_cannot_be_written_any_more_is_reported_everywhere_and_the_service_goes_on(tmp_path: Path) -> None:
+async def test_a_log_that_cannot_be_written_any_more_is_reported_everywhere_and_the_service_goes_on(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "run.log"
-
-    async def work(found: Real) -> None:
-        place = re.search(r"http://\S+", found.controller.line())
-        assert place is not None
+    options = ("--record", str(path), "--metrics-port", "0")
+    async with asyncio.timeout(120), real(tmp_path, options=options) as found:
+        place = found.figures()
         user = found.user()
         program = register(user, 50)
         await runs(user, program)
         assert (await found.status())["record"] == {"file": str(path), "lost": ""}
-        assert figure(await asyncio.to_thread(_get, place[0]), "seaway_record_lost") == 0
+        assert figure(await asyncio.to_thread(_get, place), "seaway_record_lost") == 0
         resource.prlimit(found.controller.process.pid, resource.RLIMIT_FSIZE, (ROOM, ROOM))
         while not (status := await found.status())["record"]["lost"]:
             await runs(user, program)
@@ -255,20 +229,13 @@ def test_a_log_that_cannot_be_written_any_more_is_reported_everywhere_and_the_se
             f"since: the part that was written can be read with --partial"
         )
         await runs(user, program)
-        assert figure(await asyncio.to_thread(_get, place[0]), "seaway_record_lost") == 1
+        assert figure(await asyncio.to_thread(_get, place), "seaway_record_lost") == 1
         assert f"NOT RECORDED: {lost}" in await asyncio.to_thread(seaway, "status", found.address)
         assert found.controller.said().count(lost) == 1
         found.controller.signal(signal.SIGTERM)
         assert await found.controller.ended() == 0
         assert found.controller.said().splitlines()[-1] == f"seaway controller: {lost}"
         assert "Traceback" not in found.controller.said()
-
-    async def drive() -> None:
-        options = ("--record", str(path), "--metrics-port", "0")
-        async with asyncio.timeout(120), real(tmp_path, options=options) as found:
-            await work(found)
-
-    asyncio.run(drive())
     assert path.stat().st_size <= ROOM
     with pytest.raises(LogError, match="was cut short"):
         eventlogs.read(path)

@@ -8,22 +8,18 @@ import signal
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 import grpc
-import numpy as np
 import pytest
 
-import seaway as sw
 from backend.admin import health, metrics, trace_export
 from backend.auth.access import Access, AccessRefused
-from backend.node.calls import SERVICE, CallError, ask
+from backend.node.calls import CallError, ask
 from backend.server.controller_cli import bounds_of
-from backend.wire.call_messages import PAIRS, CancelCall, CancelReply, Recorded, RecordedPage, SeenReply
+from backend.wire.call_messages import CancelCall, CancelReply, Recorded, RecordedPage, SeenReply
 from core.model.errors import Impossible
-from core.record.trace import Trace
 from tests.backend.cluster import cluster, wait_until
-from tests.backend.real import Real, real
+from tests.backend.real import real
 from tests.backend.test_faults import TINY, begun, endless, register, runs
 
 from .test_programs import seaway
@@ -31,17 +27,16 @@ from .test_programs import seaway
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 
 
-def test_prometheus_gets_metrics_and_an_operator_can_cancel_runs(tmp_path: Path) -> None:
-    async def work(found: Real) -> None:
-        place = re.search(r"http://\S+", found.controller.line())
-        assert place is not None
+async def test_prometheus_gets_metrics_and_an_operator_can_cancel_runs(tmp_path: Path) -> None:
+    async with asyncio.timeout(240), real(tmp_path, options=("--metrics-port", "0")) as found:
+        place = found.figures()
         user = found.user()
         short, long = register(user, 2), endless(user)
         await runs(user, short)
         await begun(found, user, long)
         # enough for half a minute, even on a slow machine
         last = [user.submit(long, TINY) for _ in range(20)][-1]
-        text = await asyncio.to_thread(_get, place[0])
+        text = await asyncio.to_thread(_get, place)
         assert figure(text, "seaway_clients") == 1
         assert figure(text, 'seaway_island_hosts_connected{island="i0"}') == 2
         assert figure(text, 'seaway_client_runs{client="1",name="ann"}') >= 1
@@ -50,21 +45,13 @@ def test_prometheus_gets_metrics_and_an_operator_can_cancel_runs(tmp_path: Path)
         assert figure(text, "seaway_stalls_total") == 0
         assert figure(text, "seaway_contents_through_controller_bytes_total") == 0
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            await asyncio.to_thread(_get, place[0] + "/other")
+            await asyncio.to_thread(_get, place + "/other")
         said = await asyncio.to_thread(seaway, "cancel", found.address, "ann")
         assert re.fullmatch(r"client 1: [1-9]\d* runs? cancelled\n", said)
-        ended = await user.ended(last.run)
-        assert ended.blame is not None
-        assert ended.blame.code == "cancelled"
+        assert (await user.blamed(last.run)).code == "cancelled"
         await runs(user, short)
         refused = await asyncio.to_thread(lambda: seaway("cancel", found.address, "bob", code=1))
         assert "no client is called 'bob'" in refused
-
-    async def drive() -> None:
-        async with asyncio.timeout(240), real(tmp_path, options=("--metrics-port", "0")) as found:
-            await work(found)
-
-    asyncio.run(drive())
 
 
 def _get(place: str) -> str:
@@ -96,187 +83,128 @@ def test_an_invalid_port_is_named(text: str) -> None:
         metrics.place_of(text)
 
 
-@pytest.mark.parametrize("request_", [b"", b"GET", b"POST /metrics HTTP/1.1\r\n\r\n", b"\xff" * 20_000])
-def test_a_request_for_anything_else_gets_no_metrics(request_: bytes) -> None:
-    async def work() -> bytes:
-        server = await metrics.serve("0", dict)
-        async with server:
-            host, _, port = metrics.address_of(server).rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(request_)
-            if writer.can_write_eof():
-                writer.write_eof()
-            try:
-                return await reader.read()
-            except ConnectionError:
-                return b""
-            finally:
-                writer.close()
-
-    assert asyncio.run(work()).split(b"\r\n")[0] in (b"", b"HTTP/1.1 405 Method Not Allowed")
+async def answered(request: bytes, well: bool = True) -> bytes:
+    """The first line of what the port for metrics says to it."""
+    server = await metrics.serve("0", dict, lambda: well)
+    async with server:
+        host, _, port = metrics.address_of(server).rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(request)
+        writer.write_eof()
+        try:
+            return (await reader.read()).split(b"\r\n")[0]
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
 
 
-def test_health_is_reported_for_the_controller_and_for_each_island(tmp_path: Path) -> None:
+async def test_a_request_for_anything_else_gets_no_metrics() -> None:
+    for request in (b"", b"GET", b"POST /metrics HTTP/1.1\r\n\r\n", b"\xff" * 20_000):
+        assert await answered(request) in (b"", b"HTTP/1.1 405 Method Not Allowed")
+
+
+async def test_the_metrics_port_answers_probes_too() -> None:
+    probe = b"GET /healthz HTTP/1.1\r\n\r\n"
+    assert await answered(probe) == b"HTTP/1.1 200 OK"
+    assert await answered(probe, well=False) == b"HTTP/1.1 503 Service Unavailable"
+
+
+async def test_health_is_reported_for_controller_and_islands_and_a_probe_needs_no_token(tmp_path: Path) -> None:
     def request(service: str) -> bytes:
         return bytes((0x0A, len(service))) + service.encode() if service else b""
 
-    async def work() -> None:
-        async with cluster(tmp_path, hosts=1) as found, Access().channel(found.server.address) as channel:
-            check = channel.unary_unary(CHECK)
-            for service in ("", "seaway.Cluster", "i0"):
-                assert await check(request(service)) == health.encoded(health.SERVING)
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await check(request("i7"))
-            assert refused.value.code() == grpc.StatusCode.NOT_FOUND
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await check(b"\x12\x01x")
-            assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-            watch = channel.unary_stream(WATCH)(request("i0"))
+    async with (
+        cluster(tmp_path, hosts=1, access=Access("sesame")) as found,
+        Access().channel(found.server.address) as channel,
+    ):
+        check = channel.unary_unary(CHECK)
+        for service in ("", "seaway.Cluster", "i0"):
+            assert await check(request(service)) == health.encoded(health.SERVING)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await check(request("i7"))
+        assert refused.value.code() == grpc.StatusCode.NOT_FOUND
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await check(b"\x12\x01x")
+        assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        watch = channel.unary_stream(WATCH)(request("i0"))
+        assert await watch.read() == health.encoded(health.SERVING)
+        found.agents[0].leave("enough")
+        async with asyncio.timeout(10):
+            assert await watch.read() == health.encoded(health.NOT_SERVING)
+        watch.cancel()
+
+
+async def test_the_number_of_watchers_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "WATCHERS", 2)
+    async with cluster(tmp_path, agents=False) as found, Access().channel(found.server.address) as channel:
+        watches = [channel.unary_stream(WATCH)(b"") for _ in range(2)]
+        for watch in watches:
             assert await watch.read() == health.encoded(health.SERVING)
-            found.agents[0].leave("enough")
-            async with asyncio.timeout(10):
-                assert await watch.read() == health.encoded(health.NOT_SERVING)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await channel.unary_stream(WATCH)(b"").read()
+        assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        for watch in watches:
             watch.cancel()
 
-    asyncio.run(work())
-
-
-def test_a_probe_needs_no_token_and_everything_else_does(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with (
-            cluster(tmp_path, agents=False, access=Access("sesame")) as found,
-            Access().channel(found.server.address) as channel,
-        ):
-            assert await channel.unary_unary(CHECK)(b"") == health.encoded(health.SERVING)
-            for kind in PAIRS:
-                with pytest.raises(grpc.aio.AioRpcError) as refused:
-                    await channel.unary_unary(f"/{SERVICE}/{kind.__name__}")(b"")
-                assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
-
-    asyncio.run(work())
-
-
-def test_the_number_of_watchers_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "WATCHERS", 2)
-
-    async def work() -> None:
-        async with cluster(tmp_path, agents=False) as found, Access().channel(found.server.address) as channel:
-            watches = [channel.unary_stream(WATCH)(b"") for _ in range(2)]
-            for watch in watches:
-                assert await watch.read() == health.encoded(health.SERVING)
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await channel.unary_stream(WATCH)(b"").read()
-            assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-            for watch in watches:
-                watch.cancel()
-
-            async def again() -> bool:
-                try:
-                    return bool(await channel.unary_stream(WATCH)(b"").read())
-                except grpc.aio.AioRpcError:
-                    return False
-
-            async with asyncio.timeout(10):
-                while not await again():  # names of clients that have gone make room
-                    await asyncio.sleep(0.05)
-
-    asyncio.run(work())
-
-
-@pytest.mark.parametrize(("well", "status"), [(True, b"200 OK"), (False, b"503 Service Unavailable")])
-def test_the_metrics_port_answers_probes_too(well: bool, status: bytes) -> None:
-    async def work() -> bytes:
-        server = await metrics.serve("0", dict, lambda: well)
-        async with server:
-            host, _, port = metrics.address_of(server).rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+        async def again() -> bool:
             try:
-                return await reader.read()
-            finally:
-                writer.close()
+                return bool(await channel.unary_stream(WATCH)(b"").read())
+            except grpc.aio.AioRpcError:
+                return False
 
-    assert asyncio.run(work()).split(b"\r\n")[0] == b"HTTP/1.1 " + status
-
-
-def test_connected_sessions_learn_how_long_steps_took(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with cluster(tmp_path) as found:
-            user = found.user()
-            assert (await user.head.ask(SeenReply(), 10)).seen == {}
-            program = register(user, 1)
-            submitted = [user.submit(program, TINY) for _ in range(300)]
-            assert (await user.ended(submitted[-1].run)).blame is None
-            (name, (count, median)), *others = (await user.head.ask(SeenReply(), 10)).seen.items()
-            assert (name, others) == ("step", [])
-            assert count > 3
-            assert 500_000 < median < 50_000_000  # a step takes a millisecond
-
-    asyncio.run(work())
+        async with asyncio.timeout(10):
+            while not await again():  # names of clients that have gone make room
+                await asyncio.sleep(0.05)
 
 
-def test_the_trace_travels_in_pages_and_arrives_unchanged(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with cluster(tmp_path) as found:
-            found.server._shelf = trace_export.SnapshotShelf(page=200)
-            user = found.user()
-            await runs(user, register(user, 20))
-            access = found.server.access
-            async with access.channel(found.server.address) as channel:
-                first: RecordedPage = await ask(channel, access, Recorded())
-                assert first.pages > 1
-                with pytest.raises(CallError, match=f"has {first.pages} pages, and no page {first.pages}"):
-                    await ask(channel, access, Recorded(first.snapshot, first.pages))
-                for _ in range(trace_export.KEPT):
-                    await ask(channel, access, Recorded())
-                with pytest.raises(CallError, match="is gone: ask anew"):
-                    await ask(channel, access, Recorded(first.snapshot, 1))
-            came = await trace_export.fetched(found.server.address, access)
-            assert list(came.rows("gangs")) == list(found.server.trace.rows("gangs"))
-            assert list(came.intervals()) == list(found.server.trace.intervals())
-            assert len(came) == 20
-
-    asyncio.run(work())
+async def test_connected_sessions_learn_how_long_steps_took(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        user = found.user()
+        assert (await user.head.ask(SeenReply(), 10)).seen == {}
+        program = register(user, 1)
+        submitted = [user.submit(program, TINY) for _ in range(300)]
+        assert (await user.ended(submitted[-1].run)).blame is None
+        (name, (count, median)), *others = (await user.head.ask(SeenReply(), 10)).seen.items()
+        assert (name, others) == ("step", [])
+        assert count > 3
+        assert 500_000 < median < 50_000_000  # a step takes a millisecond
 
 
-def test_a_connected_session_shows_the_controllers_trace(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with real(tmp_path) as found:
+async def test_the_trace_travels_in_pages_and_arrives_unchanged(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        found.server._shelf = trace_export.SnapshotShelf(page=200)
+        user = found.user()
+        await runs(user, register(user, 20))
+        access = found.server.access
+        async with access.channel(found.server.address) as channel:
+            first: RecordedPage = await ask(channel, access, Recorded())
+            assert first.pages > 1
+            with pytest.raises(CallError, match=f"has {first.pages} pages, and no page {first.pages}"):
+                await ask(channel, access, Recorded(first.snapshot, first.pages))
+            for _ in range(trace_export.KEPT):
+                await ask(channel, access, Recorded())
+            with pytest.raises(CallError, match="is gone: ask anew"):
+                await ask(channel, access, Recorded(first.snapshot, 1))
+        came = await trace_export.fetched(found.server.address, access)
+        assert list(came.rows("gangs")) == list(found.server.trace.rows("gangs"))
+        assert list(came.intervals()) == list(found.server.trace.intervals())
+        assert len(came) == 20
 
-            def program() -> Any:
-                with sw.connect(f"grpc://{found.address}") as session:
-                    step = sw.jit(lambda x: x + 1, devices=sw.slice(4), cost=1_000_000)
-                    step(np.zeros(8, np.float32)).block_until_ready()
-                    return session.trace
 
-            trace = await asyncio.to_thread(program)
-            assert list(trace.gangs()["step"]) == ["<lambda>"]
-
-    asyncio.run(work())
-
-
-def test_an_empty_trace_travels_too() -> None:
-    snapshot = trace_export.TraceSnapshot(Trace())
-    assert len(trace_export.unpacked(snapshot.packed())) == 0
-
-
-def test_one_run_of_a_client_is_cancelled_and_the_others_go_on(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with cluster(tmp_path) as found:
-            user = found.user()
-            program = register(user, 300)
-            first, second = user.submit(program, TINY), user.submit(program, TINY)
-            await wait_until(lambda: len(found.server.controller.state.runs) == 2)
-            access = found.server.access
-            async with access.channel(found.server.address) as channel:
-                done: CancelReply = await ask(channel, access, CancelCall("ann", second.run))
-                assert done.runs == (second.run,)
-            ended = await user.ended(second.run)
-            assert ended.blame is not None
-            assert ended.blame.code == "cancelled"
-            assert (await user.ended(first.run)).blame is None
-
-    asyncio.run(work())
+async def test_one_run_of_a_client_is_cancelled_and_the_others_go_on(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        user = found.user()
+        program = register(user, 300)
+        first, second = user.submit(program, TINY), user.submit(program, TINY)
+        await wait_until(lambda: len(found.server.controller.state.runs) == 2)
+        access = found.server.access
+        async with access.channel(found.server.address) as channel:
+            done: CancelReply = await ask(channel, access, CancelCall("ann", second.run))
+            assert done.runs == (second.run,)
+        blame = await user.blamed(second.run)
+        assert blame.code == "cancelled"
+        assert (await user.ended(first.run)).blame is None
 
 
 @pytest.mark.parametrize(("seconds", "floor"), [(600, 5_000_000_000), (30, 5_000_000_000), (2, 2_000_000_000)])
@@ -291,19 +219,11 @@ def test_an_impossible_hard_bound_is_named() -> None:
         bounds_of(0)
 
 
-def test_a_step_that_exceeds_its_hard_bound_is_given_up_by_name(tmp_path: Path) -> None:
+async def test_a_step_that_exceeds_its_hard_bound_is_given_up_by_name(tmp_path: Path) -> None:
     """Its host reports that it has launched, and never that it has finished."""
 
-    async def work(found: Real) -> None:
+    async with asyncio.timeout(240), real(tmp_path, lease=60.0, options=("--hard-bound", "1")) as found:
         user = found.user()
         run = await begun(found, user, endless(user))
         found.agents[1].signal(signal.SIGSTOP)
-        ended = await user.ended(run.run)
-        assert ended.blame is not None
-        assert ended.blame.code == "timeout"
-
-    async def drive() -> None:
-        async with asyncio.timeout(240), real(tmp_path, lease=60.0, options=("--hard-bound", "1")) as found:
-            await work(found)
-
-    asyncio.run(drive())
+        assert (await user.blamed(run.run)).code == "timeout"

@@ -11,13 +11,14 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from backend.admin.children import Children
+from seaway.cli import main
 from tests.backend.real import children_of, title_of
 from tests.command_lines import Refused, refused
 
@@ -25,11 +26,12 @@ PATIENCE = 120.0  # seconds, on a busy machine
 
 
 def seaway(*words: str, code: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "seaway", *words], check=False, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.returncode == code, done.stderr
-    return done.stdout if code == 0 else done.stderr
+    """What a command line says, in this process."""
+    said, wrong = StringIO(), StringIO()
+    with redirect_stdout(said), redirect_stderr(wrong):
+        found = main(list(words))
+    assert found == code, wrong.getvalue()
+    return (wrong if code else said).getvalue()
 
 
 @contextmanager
@@ -141,10 +143,6 @@ def test_an_invalid_command_line_is_refused_with_one_line(line: str, refusals: d
     assert "Traceback" not in text
 
 
-def test_an_invalid_command_line_ends_its_process_with_status_2() -> None:
-    assert "--hosts 0: at least 1" in seaway("controller", "--hosts", "0", code=2)
-
-
 @pytest.mark.parametrize("policy", ["mine:Mine", "mine.py:Mine"])
 def test_the_installed_command_finds_a_policy_in_the_current_folder(policy: str, tmp_path: Path) -> None:
     """`-P`: like an installed command, Python does not search the current folder by itself."""
@@ -163,21 +161,3 @@ def test_the_installed_command_finds_a_policy_in_the_current_folder(policy: str,
     line = process.stdout.readline()
     _, errors = process.communicate(timeout=PATIENCE)  # its standard input closes, and it ends
     assert line.startswith("controller at 127.0.0.1:"), errors
-
-
-def test_a_restarted_controller_remembers_what_it_must(tmp_path: Path) -> None:
-    from backend.server.state_folder import remembered
-
-    first, second = remembered(tmp_path / "state"), remembered(tmp_path / "state")
-    assert (first.starts, second.starts) == (0, 1)
-    assert first.secret == second.secret
-    assert (tmp_path / "state" / "controller.json").stat().st_mode & 0o077 == 0
-
-
-def test_child_processes_end_with_their_parent(tmp_path: Path) -> None:
-    children = Children(tmp_path)
-    child = children.start("sleeper", "backend.agent", ["--help"])
-    assert child.process.wait(PATIENCE) == 0
-    assert "--with-parent" in child.tail()
-    children.end_all()
-    assert children.all() == []

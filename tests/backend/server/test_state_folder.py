@@ -212,6 +212,7 @@ def test_a_file_of_an_earlier_version_which_has_no_sum_is_read(tmp_path: Path) -
     (tmp_path / "controller.json").write_text(json.dumps({"starts": 4, "secret": "ab" * 32}), encoding="utf-8")
     assert remembered(tmp_path)[:2] == (5, b"\xab" * 32)
     assert remembered(tmp_path)[:2] == (6, b"\xab" * 32)
+    assert (tmp_path / "controller.json").stat().st_mode & 0o077 == 0
 
 
 def test_an_invalid_folder_is_refused_by_name(tmp_path: Path) -> None:

@@ -20,8 +20,7 @@ from .rig import PATIENCE, End, both, either_loop, in_threads, joined, packet, p
 # --- threads ----------------------------------------------------------------------------------------------------------
 
 
-@either_loop
-async def test_frames_of_several_threads_arrive_whole_and_in_the_order_of_each_thread(loop: str) -> None:
+async def test_frames_of_several_threads_arrive_whole_and_in_the_order_of_each_thread() -> None:
     threads, each_says = 6, 300
     chances = [random.Random(number) for number in range(threads)]
     sent = [
@@ -54,26 +53,10 @@ async def test_a_message_of_a_driver_arrives_between_the_packets_around_it() -> 
         assert framing.read(*found[1][:2]) == Address("host/1", "127.0.0.1:1")
 
 
-async def test_what_is_written_is_counted_once() -> None:
-    counted = [0, 0]
-
-    def wrote(number: int, nbytes: int) -> None:
-        counted[0] += number
-        counted[1] += nbytes
-
-    async with both() as (left, right):
-        left.connection.wrote = wrote
-        right.start()
-        say(left, *(packet(b"message", b"contents") for _ in range(1000)))
-        await right.got(1000)
-        assert counted == [1000, 1000 * (framing.HEAD.size + 15)]
-
-
 # --- a peer that does not read ----------------------------------------------------------------------------------------
 
 
-@either_loop
-async def test_a_peer_that_reads_late_loses_nothing_and_nobody_waits_for_it(loop: str) -> None:
+async def test_a_peer_that_reads_late_loses_nothing_and_nobody_waits_for_it() -> None:
     sent = [packet(str(number).encode(), bytes([number % 256]) * 100_000) for number in range(200)]
     async with both() as (left, right):
         begun = sent[:100]
@@ -85,15 +68,15 @@ async def test_a_peer_that_reads_late_loses_nothing_and_nobody_waits_for_it(loop
 
 @either_loop
 async def test_large_contents_cross_both_ways_at_once(loop: str) -> None:
-    """64 MiB each way: more than any buffer of the system between them holds."""
+    """32 MiB each way: more than any buffer of the system between them holds."""
     chance = random.Random(1)
-    there, back = ([packet(b"%d" % at, chance.randbytes(16 << 20)) for at in range(4)] for _ in range(2))
+    there, back = ([packet(b"%d" % at, chance.randbytes(16 << 20)) for at in range(2)] for _ in range(2))
     async with both() as (left, right):
         left.start()
         right.start()
         await joined(in_threads(2, lambda number: say((left, right)[number], *(there, back)[number])))
-        assert await right.got(4) == there
-        assert await left.got(4) == back
+        assert await right.got(2) == there
+        assert await left.got(2) == back
 
 
 # --- contents that are loaded -----------------------------------------------------------------------------------------
@@ -127,20 +110,6 @@ async def test_contents_that_are_loaded_keep_the_order_of_frames() -> None:
         ]  # fmt: skip
 
 
-async def test_contents_are_loaded_in_a_thread_that_may_block() -> None:
-    async with both() as (left, right):
-        threads: list[str] = []
-
-        def load() -> Contents:
-            threads.append(threading.current_thread().name)
-            return b"x"
-
-        right.start()
-        put_later(left, b"m", load)
-        await right.got(1)
-        assert threads[0].startswith("contents")
-
-
 async def test_a_load_that_fails_sends_no_contents_and_the_stream_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     def load() -> Contents:
         raise ValueError("the gang was abandoned")
@@ -156,8 +125,7 @@ async def test_a_load_that_fails_sends_no_contents_and_the_stream_goes_on(caplog
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-@either_loop
-async def test_an_end_delivers_all_that_was_put_before_it(loop: str) -> None:
+async def test_an_end_delivers_all_that_was_put_before_it() -> None:
     sent = [packet(b"%d" % number, bytes(100_000)) for number in range(100)]
     async with both() as (left, right):
         left.start()
@@ -197,8 +165,7 @@ async def test_an_end_waits_for_contents_that_are_being_loaded(monkeypatch: pyte
         assert right.frames == [packet(b"last", b"loaded")]
 
 
-@either_loop
-async def test_what_is_put_behind_the_end_is_not_sent_and_spoils_nothing(loop: str) -> None:
+async def test_what_is_put_behind_the_end_is_not_sent_and_spoils_nothing() -> None:
     sent = [packet(b"%d" % number, bytes(100_000)) for number in range(50)]
     async with both() as (left, right):
         left.start()

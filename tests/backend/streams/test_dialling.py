@@ -13,13 +13,12 @@ from backend.streams import StreamRefused, dial
 from backend.wire import framing
 from backend.wire.framing import HEAD, MAGIC
 
-from .rig import LOOPS, PATIENCE, drive, either_loop, only_line, port
+from .rig import PATIENCE, only_line, port
 
 SESAME = Access("sesame")
 
 
-@either_loop
-async def test_a_port_may_be_a_file(tmp_path: Path, loop: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_port_may_be_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "seaway"
     async with port(SESAME, bind=f"unix:{path}") as found:
         assert found.address == f"unix:{path}"
@@ -99,8 +98,7 @@ STRANGE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("said", STRANGE)
-@either_loop
-def test_a_process_that_answers_otherwise_ends_in_one_clear_error(said: str, loop: str) -> None:
+async def test_a_process_that_answers_otherwise_ends_in_one_clear_error(said: str) -> None:
     over = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -111,14 +109,11 @@ def test_a_process_that_answers_otherwise_ends_in_one_clear_error(said: str, loo
         writer.close()
         over.set()
 
-    async def work() -> None:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0)
-        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        with pytest.raises(ConnectionError, match=r"does not answer as a process|closed the connection") as error:
-            await dial(address, Access(), "peer/1", "")
-        assert "\n" not in str(error.value)
-        async with asyncio.timeout(PATIENCE):
-            await over.wait()
-        server.close()
-
-    drive(work(), LOOPS[loop])
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    with pytest.raises(ConnectionError, match=r"does not answer as a process|closed the connection") as error:
+        await dial(address, Access(), "peer/1", "")
+    assert "\n" not in str(error.value)
+    async with asyncio.timeout(PATIENCE):
+        await over.wait()
+    server.close()

@@ -20,7 +20,7 @@ from backend.wire import call_messages
 from backend.wire.call_messages import Status
 from tests.backend.cluster import cluster
 
-from .rig import LOOPS, PATIENCE, Port, drive, either_loop, only_line, port, refusals_in
+from .rig import PATIENCE, Port, only_line, port, refusals_in
 
 SESAME = Access("sesame")
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -101,7 +101,9 @@ async def test_a_caller_of_grpc_that_leaves_at_once_is_still_known_by_its_addres
         assert refusals.address_of(inner) == mine
 
 
-def test_connections_of_grpc_are_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_connections_of_grpc_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(grpc_pipe, "MOST", 2)
     came: list[str] = []
     heard: list[bytes] = []
@@ -116,30 +118,26 @@ def test_connections_of_grpc_are_bounded(monkeypatch: pytest.MonkeyPatch, caplog
             while len(found) < count:
                 await asyncio.sleep(0.002)
 
-    async def work() -> None:
-        server = await asyncio.start_server(hear, "127.0.0.1", 0)
-        number = server.sockets[0].getsockname()[1]
-        async with port(pipe=lambda refusals: grpc_pipe.GrpcPipe(number, refusals)) as found:
-            inside = [await found.caller(HTTP2) for _ in range(2)]
-            await until(came, 2)
-            await found.caller(HTTP2)
-            await until(came, 3)
-            assert await inside[0].heard() == b"", "the oldest one of the host that has the most makes room"
-            assert found.refused == {"busy": 1}
-            assert "127.0.0.1" in only_line(caplog)
-            assert "2 connections of gRPC are open" in only_line(caplog)
-            await until(heard, 1)
-            await found.gets_in()
-        await until(heard, 3)
-        assert heard == [HTTP2] * 3
-        server.close()
-
-    drive(work())
+    server = await asyncio.start_server(hear, "127.0.0.1", 0)
+    number = server.sockets[0].getsockname()[1]
+    async with port(pipe=lambda refusals: grpc_pipe.GrpcPipe(number, refusals)) as found:
+        inside = [await found.caller(HTTP2) for _ in range(2)]
+        await until(came, 2)
+        await found.caller(HTTP2)
+        await until(came, 3)
+        assert await inside[0].heard() == b"", "the oldest one of the host that has the most makes room"
+        assert found.refused == {"busy": 1}
+        assert "127.0.0.1" in only_line(caplog)
+        assert "2 connections of gRPC are open" in only_line(caplog)
+        await until(heard, 1)
+        await found.gets_in()
+    await until(heard, 3)
+    assert heard == [HTTP2] * 3
+    server.close()
 
 
 @pytest.mark.parametrize("size", [1, 5 << 20])
-@either_loop
-def test_the_last_words_of_the_grpc_server_reach_a_caller_that_reads_slowly(loop: str, size: int) -> None:
+async def test_the_last_words_of_the_grpc_server_reach_a_caller_that_reads_slowly(size: int) -> None:
     closed = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -148,17 +146,14 @@ def test_the_last_words_of_the_grpc_server_reach_a_caller_that_reads_slowly(loop
         writer.close()
         closed.set()
 
-    async def work() -> None:
-        async with piped_to(answer) as found:
-            caller = await found.caller()
-            caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
-            caller.writer.write(HTTP2)
-            async with asyncio.timeout(PATIENCE):
-                await closed.wait()
-            caller.writer.transport.resume_reading()  # type: ignore[attr-defined]
-            assert await caller.heard() == bytes(size)
-
-    drive(work(), LOOPS[loop])
+    async with piped_to(answer) as found:
+        caller = await found.caller()
+        caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        caller.writer.write(HTTP2)
+        async with asyncio.timeout(PATIENCE):
+            await closed.wait()
+        caller.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert await caller.heard() == bytes(size)
 
 
 def test_callers_of_grpc_send_no_more_bytes_a_second_than_the_loop_can_spare(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,8 +170,7 @@ def test_callers_of_grpc_send_no_more_bytes_a_second_than_the_loop_can_spare(mon
     assert pipe._came(grpc_pipe.BURST + grpc_pipe.RATE) == pytest.approx(1.0)
 
 
-@either_loop
-def test_a_caller_that_has_to_rest_loses_nothing(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_caller_that_has_to_rest_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc_pipe, "BURST", 1 << 16)
     monkeypatch.setattr(grpc_pipe, "RATE", 16 << 20)
     sent = HTTP2 + bytes(range(256)) * (8 << 10)
@@ -186,14 +180,11 @@ def test_a_caller_that_has_to_rest_loses_nothing(loop: str, monkeypatch: pytest.
         came.put_nowait(await reader.read(-1))
         writer.close()
 
-    async def work() -> None:
-        async with piped_to(take) as found:
-            caller = await found.caller()
-            caller.writer.write(sent)
-            caller.writer.write_eof()
-            assert await asyncio.wait_for(came.get(), PATIENCE) == sent
-
-    drive(work(), LOOPS[loop])
+    async with piped_to(take) as found:
+        caller = await found.caller()
+        caller.writer.write(sent)
+        caller.writer.write_eof()
+        assert await asyncio.wait_for(came.get(), PATIENCE) == sent
 
 
 async def test_a_client_of_grpc_is_refused_where_nobody_speaks_it(caplog: pytest.LogCaptureFixture) -> None:

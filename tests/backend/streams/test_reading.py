@@ -10,7 +10,7 @@ from backend.wire import framing
 from backend.wire.framing import PACKET, TooLarge
 from core.link import Unreadable
 
-from .rig import PATIENCE, both, either_loop, packet, say
+from .rig import PATIENCE, both, packet, say
 
 
 async def test_what_came_with_the_greeting_is_heard_when_the_stream_starts() -> None:
@@ -34,8 +34,7 @@ async def test_a_greeting_may_come_in_small_pieces_but_not_be_large() -> None:
             await right.connection.greeting(20)
 
 
-@either_loop
-async def test_a_caller_that_leaves_before_its_greeting_is_complete_is_noticed(loop: str) -> None:
+async def test_a_caller_that_leaves_before_its_greeting_is_complete_is_noticed() -> None:
     async with both() as (left, right):
         greeting = asyncio.ensure_future(right.connection.greeting())
         left.socket.send(framing.head(PACKET, b"message"))

@@ -13,7 +13,7 @@ from backend.wire import framing, versions
 from backend.wire.call_messages import GangTimesReply, Status
 from backend.wire.framing import HEAD, PACKET, REQUEST, Answered
 
-from .rig import LOOPS, PATIENCE, Port, answer_in, drive, either_loop, only_line, opening, port
+from .rig import PATIENCE, Port, answer_in, only_line, opening, port
 
 SESAME = Access("sesame")
 
@@ -31,8 +31,7 @@ async def answering(request: GangTimesReply) -> bytes:
 ANSWERS = {GangTimesReply: answering}
 
 
-@either_loop
-async def test_a_request_is_answered_on_a_connection_of_its_own(loop: str) -> None:
+async def test_a_request_is_answered_on_a_connection_of_its_own() -> None:
     async with port(SESAME, answers=ANSWERS) as found:
         for _ in range(3):
             said = await found.ask(ASKED)
@@ -60,10 +59,9 @@ REQUESTS: dict[str, tuple[bytes, str, str]] = {
 
 
 @pytest.mark.parametrize("said", REQUESTS)
-@either_loop
 @pytest.mark.usefixtures("impatient")
 async def test_a_request_that_cannot_be_answered_is_refused_with_the_reason(
-    caplog: pytest.LogCaptureFixture, said: str, loop: str
+    caplog: pytest.LogCaptureFixture, said: str
 ) -> None:
     data, kind, why = REQUESTS[said]
     async with port(SESAME, answers=ANSWERS) as found:
@@ -78,8 +76,7 @@ async def test_a_request_that_cannot_be_answered_is_refused_with_the_reason(
         assert why in only_line(caplog)
 
 
-@either_loop
-async def test_the_caller_of_a_refused_request_is_told(loop: str) -> None:
+async def test_the_caller_of_a_refused_request_is_told() -> None:
     large = bytes(framing.MESSAGE + 1)
     async with port(SESAME, answers=ANSWERS) as found:
         for request, access, kind in (
@@ -104,23 +101,19 @@ async def test_callers_that_keep_their_connection_do_not_keep_others_from_being_
         assert len(found.listener._tasks) >= len(kept), "the others are still there"
 
 
-@either_loop
 @pytest.mark.usefixtures("impatient")
-def test_a_caller_that_does_not_read_its_answer_is_left_and_its_socket_is_free_for_others(loop: str) -> None:
-    async def work() -> None:
-        async with port(SESAME, answers={GangTimesReply: large_answer}) as found:
-            request = msgspec.msgpack.encode(ASKED)
-            for _ in range(3):
-                caller = await found.caller(asking(request))
-                caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
-                await no_nameless_after_one(found)
-                caller.writer.transport.abort()
-                await found.gets_in()
-
+async def test_a_caller_that_does_not_read_its_answer_is_left_and_its_socket_is_free_for_others() -> None:
     async def large_answer(request: GangTimesReply) -> bytes:
         return bytes(30 << 20)
 
-    drive(work(), LOOPS[loop])
+    async with port(SESAME, answers={GangTimesReply: large_answer}) as found:
+        request = msgspec.msgpack.encode(ASKED)
+        for _ in range(3):
+            caller = await found.caller(asking(request))
+            caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await no_nameless_after_one(found)
+            caller.writer.transport.abort()
+            await found.gets_in()
 
 
 async def no_nameless_after_one(found: Port) -> None:

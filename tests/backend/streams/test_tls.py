@@ -18,16 +18,15 @@ import pytest
 
 from backend.auth import Access
 from backend.node import CallError, calls
-from backend.streams import StreamRefused, Tls
-from backend.wire import framing
-from backend.wire.call_messages import GangTimesReply, Status
+from backend.streams import Tls
+from backend.wire.call_messages import Status
 from backend.wire.framing import MAGIC, PACKET, StreamFrame
 from core.link import Unreadable
 from tests.backend.cluster import cluster
 from tests.backend.test_faults import register, runs
 
 from .certificates import authority, issued
-from .rig import PATIENCE, End, Port, both, drive, either_loop, heard_by, only_line, opening, port
+from .rig import PATIENCE, End, Port, both, either_loop, heard_by, only_line, opening, port
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="this machine has no openssl")
 
@@ -51,8 +50,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 # --- both ends are of our CA ------------------------------------------------------------------------------------------
 
 
-@either_loop
-async def test_two_ends_with_certificates_of_one_ca_hear_each_other(certificates: Certificates, loop: str) -> None:
+async def test_two_ends_with_certificates_of_one_ca_hear_each_other(certificates: Certificates) -> None:
     async with port(certificates.ours) as found:
         connection = await found.dial("peer/1", certificates.also_ours)
         for sender, receiver in ((connection, found.taken[1]), (found.taken[1], connection)):
@@ -98,26 +96,6 @@ async def test_nothing_but_how_a_stream_begins_is_in_plain_text(certificates: Ce
         assert b"peer/1" not in seen
 
 
-@either_loop
-async def test_a_wrong_token_is_refused_inside_tls_with_the_reason(certificates: Certificates, loop: str) -> None:
-    async with port(msgspec.structs.replace(certificates.ours, token="sesame")) as found:
-        with pytest.raises(StreamRefused, match="the token is wrong or missing"):
-            await found.dial("peer/1", certificates.also_ours)
-        assert found.refused == {"token": 1}
-
-
-def test_a_request_is_answered_inside_tls(certificates: Certificates) -> None:
-    async def answer(request: GangTimesReply) -> bytes:
-        return request.runs * 100
-
-    async def work() -> None:
-        async with port(certificates.ours, answers={GangTimesReply: answer}) as found:
-            said = await found.ask(GangTimesReply(b"runs" * 1000, "", 1))
-            assert msgspec.msgpack.decode(said) == b"runs" * 100_000
-
-    drive(work())
-
-
 async def test_a_cluster_works_with_certificates(certificates: Certificates, tmp_path: Path) -> None:
     """Its calls go by gRPC through the same port."""
     async with cluster(tmp_path, access=certificates.ours) as found:
@@ -140,9 +118,8 @@ async def refused(found: Port, access: Access, text: str) -> None:
     assert not found.taken
 
 
-@either_loop
 async def test_a_caller_of_another_ca_refuses_us_and_we_log_why(
-    certificates: Certificates, caplog: pytest.LogCaptureFixture, loop: str
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with port(certificates.ours) as found:
         await refused(found, certificates.theirs, r"TLS with 127\.0\.0\.1:\d+ failed: .*certificate")
@@ -152,9 +129,8 @@ async def test_a_caller_of_another_ca_refuses_us_and_we_log_why(
     assert "TLS: tlsv1 alert unknown ca" in only_line(caplog)
 
 
-@either_loop
 async def test_a_certificate_of_another_ca_is_refused_and_its_caller_learns_it(
-    certificates: Certificates, caplog: pytest.LogCaptureFixture, loop: str
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     # trusts us, and is not of ours
     liar = msgspec.structs.replace(certificates.theirs, ca=certificates.ours.ca)
@@ -166,9 +142,8 @@ async def test_a_certificate_of_another_ca_is_refused_and_its_caller_learns_it(
     assert "TLS: certificate verify failed" in caplog.text
 
 
-@either_loop
 async def test_a_certificate_for_another_machine_is_refused_by_the_caller(
-    certificates: Certificates, caplog: pytest.LogCaptureFixture, loop: str
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with port(certificates.elsewhere) as found:
         await refused(found, certificates.ours, "certificate verify failed.*IP address mismatch")
@@ -184,9 +159,8 @@ async def test_a_caller_with_a_certificate_for_any_machine_is_taken(certificates
         (await found.dial("peer/1", certificates.elsewhere)).close()
 
 
-@either_loop
 async def test_a_caller_without_certificates_ends_in_one_clear_error(
-    certificates: Certificates, caplog: pytest.LogCaptureFixture, loop: str
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with port(certificates.ours) as found:
         await refused(found, Access(), "does not answer as a process of Seaway with the same protection")
@@ -195,9 +169,8 @@ async def test_a_caller_without_certificates_ends_in_one_clear_error(
     assert "TLS: " in only_line(caplog)
 
 
-@either_loop
 async def test_a_caller_with_certificates_at_a_port_without_ends_in_one_clear_error(
-    certificates: Certificates, caplog: pytest.LogCaptureFixture, loop: str
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with port() as found:
         await refused(found, certificates.ours, "during the TLS handshake|reset by peer")
@@ -206,10 +179,9 @@ async def test_a_caller_with_certificates_at_a_port_without_ends_in_one_clear_er
 
 
 @pytest.mark.parametrize("said", [b"", b"\x16\x03\x01", b"\x16\x03\x01\x00\x05hello", b"\xff" * 100, opening()])
-@either_loop
 @pytest.mark.usefixtures("impatient")
 async def test_bytes_that_are_no_handshake_are_refused(
-    certificates: Certificates, caplog: pytest.LogCaptureFixture, loop: str, said: bytes
+    certificates: Certificates, caplog: pytest.LogCaptureFixture, said: bytes
 ) -> None:
     async with port(certificates.ours) as found:
         caller = await found.caller(MAGIC + said)
@@ -319,12 +291,3 @@ async def test_bytes_that_somebody_else_puts_into_a_stream_are_unreadable(
         assert isinstance(right.wrong, Unreadable)
         assert str(right.wrong).startswith("TLS: ")
         assert [each.message for each in right.frames] == [b"good"]
-
-
-async def test_a_frame_that_is_too_large_is_refused_inside_tls(certificates: Certificates) -> None:
-    async with secured(certificates) as (left, right):
-        right.start()
-        left.connection.put(PACKET, bytes(framing.MESSAGE), b"x")
-        left.connection.flush()
-        await right.until(lambda: right.wrong)
-        assert isinstance(right.wrong, framing.TooLarge)

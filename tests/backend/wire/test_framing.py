@@ -97,11 +97,6 @@ def test_frames_come_out_as_they_went_in_wherever_the_stream_is_cut(
     assert read(b"".join(map(written, sent)), sizes) == sent
 
 
-def test_a_stream_may_be_cut_behind_every_byte() -> None:
-    sent = [StreamFrame(kind, b"m" * kind, b"c" * (7 - kind)) for kind in KINDS]
-    assert read(b"".join(map(written, sent)), lambda: 1) == sent
-
-
 @given(st.lists(any_frame(), min_size=1, max_size=4))
 def test_a_frame_comes_out_with_its_last_byte_and_not_before(sent: list[StreamFrame]) -> None:
     reader = FrameReader()
@@ -112,16 +107,6 @@ def test_a_frame_comes_out_with_its_last_byte_and_not_before(sent: list[StreamFr
         for _ in pieces(data[-1:], lambda: 1, reader):
             assert reader.next() == each
         assert reader.next() is None
-
-
-def test_frames_that_come_together_need_one_piece() -> None:
-    """A reader can be full of frames; they are taken before more is received."""
-    sent = [StreamFrame(PACKET, b"x", b"")] * (ROOM // (HEAD.size + 1))
-    reader = FrameReader()
-    count = sum(1 for _ in pieces(b"".join(map(written, sent)), lambda: ROOM, reader))
-    assert count == 1
-    assert [reader.next() for _ in sent] == sent
-    assert reader.next() is None
 
 
 @pytest.mark.parametrize("size", [ROOM - HEAD.size + 1, ROOM + 1, 10 * ROOM + 3, MESSAGE])

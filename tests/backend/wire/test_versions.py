@@ -22,7 +22,7 @@ from backend.wire.versions import HEADER, OTHER, mine
 from core.model.presets import small
 from core.record.eventcodec import fingerprint
 from tests.backend.cluster import cluster, greeted, wait_until
-from tests.backend.real import Program, Real, real
+from tests.backend.real import Program, real
 from tests.backend.test_faults import register, runs
 
 FIX = "install the same version on every machine of the cluster, and of its clients"
@@ -52,24 +52,32 @@ def test_a_message_with_another_field_is_another_protocol_version() -> None:
     assert re.fullmatch(r"\S+ \(protocol [0-9a-f]{8}\)", mine())
 
 
-async def test_an_agent_of_another_version_is_refused_in_one_line_and_does_not_try_again(tmp_path: Path) -> None:
+async def test_an_agent_and_a_program_of_another_version_are_refused_in_one_line_and_do_not_try_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with asyncio.timeout(240), real(tmp_path) as found:
         words = ("agent", "--controller", found.address, "--platform", "timed", "--name", "x")
         agent = Other(tmp_path / "other.log", *words)
         try:
             assert await agent.ended() == 2
             (line,) = agent.said().splitlines()
-            assert line == f"seaway agent: Seaway {mine()} answers there, and Seaway {OTHERS} asks: {FIX}"
+            refusal = f"Seaway {mine()} answers there, and Seaway {OTHERS} asks: {FIX}"
+            assert line == f"seaway agent: {refusal}"
         finally:
             agent.end()
         user = found.user()
         await runs(user, register(user, 2))
+        monkeypatch.setattr(versions, "mine", lambda: OTHERS)
+        with pytest.raises(sw.errors.Unreachable) as refused:
+            await asyncio.to_thread(sw.connect, f"grpc://{found.address}")
+        assert str(refused.value) == f"the controller at {found.address} refused the connection: {refusal}"
+        assert (await found.status())["islands"], "a caller of any version may ask for the status"
 
 
-def test_agents_and_clients_stop_when_their_controller_returns_as_another_version(tmp_path: Path) -> None:
+async def test_agents_and_clients_stop_when_their_controller_returns_as_another_version(tmp_path: Path) -> None:
     """A new controller replaces the one with which they enrolled. They learn of it when they reconnect."""
 
-    async def work(found: Real) -> None:
+    async with asyncio.timeout(240), real(tmp_path) as found:
         user = found.user()
         await runs(user, register(user, 2))
         found.controller.kill()
@@ -88,28 +96,6 @@ def test_agents_and_clients_stop_when_their_controller_returns_as_another_versio
             assert failure == f"{found.address} refuses us: {there}"
         finally:
             other.end()
-
-    async def drive() -> None:
-        async with asyncio.timeout(240), real(tmp_path) as found:
-            await work(found)
-
-    asyncio.run(drive())
-
-
-async def test_a_program_of_another_version_is_refused_when_it_connects(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with asyncio.timeout(240), real(tmp_path, hosts=1) as found:
-        ours = mine()
-        monkeypatch.setattr(versions, "mine", lambda: OTHERS)
-        with pytest.raises(sw.errors.Unreachable) as refused:
-            await asyncio.to_thread(sw.connect, f"grpc://{found.address}")
-        assert str(refused.value) == (
-            f"the controller at {found.address} refused the connection: Seaway {ours} answers there, and "
-            f"Seaway {OTHERS} "
-            f"asks: {FIX}"
-        )
-        assert (await found.status())["islands"], "a caller of any version may ask for the status"
 
 
 async def test_a_peer_that_states_no_version_is_refused_before_its_message_is_read(tmp_path: Path) -> None:
@@ -137,23 +123,20 @@ ANSWERS: list[tuple[msgspec.Struct, msgspec.Struct | None]] = [
 
 @pytest.mark.parametrize(("request_", "answer"), ANSWERS)
 @pytest.mark.parametrize(("said", "called"), [("", "of an older version, which does not say which,"), ("9.9", "9.9")])
-def test_an_answer_of_another_version_is_not_read_either(
+async def test_an_answer_of_another_version_is_not_read_either(
     request_: msgspec.Struct, answer: msgspec.Struct | None, said: str, called: str
 ) -> None:
     async def answers(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
         await context.send_initial_metadata(((HEADER, said),) if said else ())
         return b"another layout" if answer is None else msgspec.msgpack.encode(answer)
 
-    async def work() -> None:
-        server = grpc.aio.server()
-        methods = {type(request_).__name__: grpc.unary_unary_rpc_method_handler(answers)}
-        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, methods)])
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        async with Access().channel(f"127.0.0.1:{port}") as channel:
-            with pytest.raises(CallError) as refused:
-                await ask(channel, Access(), request_)
-        await server.stop(None)
-        assert str(refused.value) == f"Seaway {called} answers there, and Seaway {mine()} asks: {FIX}"
-
-    asyncio.run(work())
+    server = grpc.aio.server()
+    methods = {type(request_).__name__: grpc.unary_unary_rpc_method_handler(answers)}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, methods)])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with Access().channel(f"127.0.0.1:{port}") as channel:
+        with pytest.raises(CallError) as refused:
+            await ask(channel, Access(), request_)
+    await server.stop(None)
+    assert str(refused.value) == f"Seaway {called} answers there, and Seaway {mine()} asks: {FIX}"

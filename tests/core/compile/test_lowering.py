@@ -209,18 +209,6 @@ def test_a_donation_that_no_output_fits_only_frees_memory() -> None:
     assert (plan.slots[0].last, plan.slots[1].takes) == (0, -1)
 
 
-def test_memory_that_is_being_sent_is_not_taken_over() -> None:
-    b = Build(s=2, t=2)
-    x = b.call("make", "s", [b.arg("s", 4)])
-    y = b.call("far", "t", [x])
-    z = b.call("near", "s", [x], donate=(0,))
-    plan = lowered(b.program(y, z))
-    near = plan.steps[-1]
-    assert isinstance(near, Gang)
-    assert near.donated == ()
-    assert (plan.slots[1].senders, plan.slots[1].last) == ((1,), -1)
-
-
 def test_when_a_donated_input_was_moved_its_copy_is_donated() -> None:
     b = Build(s=2, t=2)
     x = b.call("make", "s", [b.arg("s", 4)])

@@ -17,10 +17,11 @@ from tests.laws import examples
 
 SPOTS = [line(0, 0, 4), line(0, 0, 2), line(0, 2, 2), Place(0, (Grid(0, (2,), (3,)),)), line(1, 4, 4), line(1, 6, 2)]
 SPLITS = ["", "0.", ".0"]
+Case = tuple[Program, list[Place], list[Layout]]
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Program, list[Place], list[Layout]]:
+def cases(draw: st.DrawFn) -> Case:
     """Draw a program over slices that overlap, with arguments in any layouts."""
     spots = draw(st.lists(st.sampled_from(SPOTS), min_size=1, max_size=4))
     names = [f"s{number}" for number in range(len(spots))]
@@ -80,20 +81,14 @@ def on(step: Gang) -> set[int]:
     return set(step.place.devices())
 
 
-@given(cases())
-@examples(40)
-def test_lowering_is_the_same_twice(case: tuple[Program, list[Place], list[Layout]]) -> None:
+def is_the_same_twice(case: Case, plan: Plan) -> None:
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(case[0]), type=Program)
-    one, two = (lower(each, *case[1:], ident=1) for each in (case[0], again))
-    assert msgspec.msgpack.encode(one) == msgspec.msgpack.encode(two)
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(one), type=Plan) == one
+    assert msgspec.msgpack.encode(lower(again, *case[1:], ident=1)) == msgspec.msgpack.encode(plan)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(plan), type=Plan) == plan
 
 
-@given(cases())
-@examples(40)
-def test_the_order_is_sound_and_minimal(case: tuple[Program, list[Place], list[Layout]]) -> None:
+def has_a_sound_and_minimal_order(case: Case, plan: Plan) -> None:
     """`after` points back, implies the traced order on each device and all data flow, and has no superfluous edge."""
-    plan = lower(*case, ident=1)
     before = steps_before(plan)
     traced: dict[int, int] = {}
     for index, step in enumerate(plan.steps):
@@ -111,11 +106,8 @@ def test_the_order_is_sound_and_minimal(case: tuple[Program, list[Place], list[L
                 traced.update(dict.fromkeys(on(step), step.node))
 
 
-@given(cases())
-@examples(40)
-def test_a_plan_computes_what_its_program_says(case: tuple[Program, list[Place], list[Layout]]) -> None:
+def computes_what_its_program_says(case: Case, plan: Plan) -> None:
     program = case[0]
-    plan = lower(*case, ident=1)
     names: dict[object, int] = {}
     fresh = count()
 
@@ -153,11 +145,8 @@ def test_a_plan_computes_what_its_program_says(case: tuple[Program, list[Place],
     assert [held[slot] for slot in plan.results] == [made[ref] for ref in program.results]
 
 
-@given(cases())
-@examples(40)
-def test_inputs_have_the_layout_that_their_reader_wants(case: tuple[Program, list[Place], list[Layout]]) -> None:
+def gives_readers_the_layouts_that_they_want(case: Case, plan: Plan) -> None:
     program, where, _ = case
-    plan = lower(*case, ident=1)
     for step in plan.steps:
         if isinstance(step, Move):
             assert plan.slots[step.source].layout.place != plan.slots[step.target].layout.place or step.sparse
@@ -184,10 +173,7 @@ def test_inputs_have_the_layout_that_their_reader_wants(case: tuple[Program, lis
     assert len(set(done)) == len(done)
 
 
-@given(cases())
-@examples(40)
-def test_each_slot_lives_from_its_maker_to_its_last_reader(case: tuple[Program, list[Place], list[Layout]]) -> None:
-    plan = lower(*case, ident=1)
+def keeps_slots_from_maker_to_last_reader(case: Case, plan: Plan) -> None:
     for number, slot in enumerate(plan.slots):
         read_by = [index for index, step in enumerate(plan.steps) if number in ends(step)[0]]
         assert slot.nbytes == shard_bytes(slot.layout)
@@ -211,10 +197,7 @@ def test_each_slot_lives_from_its_maker_to_its_last_reader(case: tuple[Program, 
             assert all(plan.slots[slot].last == index for slot in step.donated)
 
 
-@given(cases())
-@examples(40)
-def test_the_parts_sent_to_islands_contain_all_that_matters(case: tuple[Program, list[Place], list[Layout]]) -> None:
-    plan = lower(*case, ident=1)
+def is_cut_into_parts_that_contain_all_that_matters(case: Case, plan: Plan) -> None:
     parts = {island: cut(plan, island) for island in (0, 1)}
     for index, step in enumerate(plan.steps):
         slots = [slot for end in ends(step) for slot in end]
@@ -227,6 +210,21 @@ def test_the_parts_sent_to_islands_contain_all_that_matters(case: tuple[Program,
                 assert all(part.slots[slot] == plan.slots[slot] for slot in slots)
                 if isinstance(step, Gang):
                     assert part.codes[step.computation] == plan.codes[step.computation]
+
+
+LAWS = (
+    is_the_same_twice, has_a_sound_and_minimal_order, computes_what_its_program_says,
+    gives_readers_the_layouts_that_they_want, keeps_slots_from_maker_to_last_reader,
+    is_cut_into_parts_that_contain_all_that_matters,
+)  # fmt: skip
+
+
+@given(cases())
+@examples(80)
+def test_every_plan(case: Case) -> None:
+    plan = lower(*case, ident=1)
+    for law in LAWS:
+        law(case, plan)
 
 
 def test_the_spans_of_a_place_cover_exactly_its_devices() -> None:

@@ -2,128 +2,44 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import Any
+
 import pytest
 
-from core.controller import Controller
-from core.model import spans
-from core.model.presets import small
-from core.protocol.effects import Event, FormWorld, MessageReceived, Send, WorldUp
-from core.protocol.messages import (
-    Blame,
-    Calls,
-    Cancel,
-    ClientMessages,
-    Compiled,
-    CompileStep,
-    Done,
-    Ended,
-    FreeStep,
-    GangStep,
-    HostFault,
-    Join,
-    Open,
-    Ordered,
-    RecvStep,
-    Register,
-    Release,
-    ReleaseSlice,
-    Reports,
-    Seat,
-    Seated,
-    SendStep,
-    Step,
-    Submit,
-)
+from core import protocol as p
 from tests.core.build import Build
 
-HOST, CLIENT = 100, 1  # the controller's numbers of connections: that of host h is HOST + h
+from .rig import CLIENT, HOST, Rig
 
 
-class Rig:
-    """Hosts that take their seats and compile at once, and report that something is done when they are told to."""
-
-    def __init__(self, hosts: int) -> None:
-        self.controller = Controller(small(hosts, 1))
-        self.steps: list[Step] = []
-        self.ended: dict[int, Blame | None] = {}
-        self.heard: list[Ordered] = []
-        self.seat: Seat | None = None
-        self.compiling = False  # hosts keep what they are asked to compile until `compiled`
-        self.owed: list[tuple[int, int, int]] = []  # host, plan, code
-        for host in range(hosts):
-            self.say(HOST + host, Join(host, 0))
-
-    def say(self, peer: int, message: msgspec.Struct) -> None:
-        work: list[Event] = [MessageReceived(peer, message)]
-        while work:
-            for effect in self.controller.handle(work.pop(0), 0):
-                if isinstance(effect, FormWorld):
-                    work.append(WorldUp(effect.island, effect.epoch))
-                elif isinstance(effect, Send):
-                    work += [answer for to in effect.peers for answer in self.hear(to, effect.message)]
-
-    def hear(self, peer: int, message: msgspec.Struct) -> list[Event]:
-        if isinstance(message, Seat):
-            self.seat = message
-            return [MessageReceived(peer, Seated(message.host, message.epoch, message.tree, message.last))]
-        if isinstance(message, Ordered):
-            self.heard.append(message)
-            self.steps += [step for step in message.steps if step not in self.steps]
-            me = spans.one(peer - HOST)
-            codes = [
-                (step.plan, code) for step in message.steps if isinstance(step, CompileStep) for code in step.codes
-            ]
-            if self.compiling:
-                self.owed += [(peer - HOST, plan, code) for plan, code in codes]
-                return []
-            reports = tuple(Compiled(plan, code, me) for plan, code in codes)
-            return [MessageReceived(peer, self.reports(*reports))] if reports else []
-        for note in message.notes if isinstance(message, ClientMessages) else (message,):
-            if isinstance(note, Ended):
-                assert note.run not in self.ended, "a run ended twice"
-                self.ended[note.run] = note.blame
-        return []
-
-    def reports(self, *said: Compiled | Done | HostFault) -> Reports:
-        assert self.seat is not None
-        return Reports(0, self.seat.epoch, self.seat.tree, said)
-
-    def done(self, host: int, step: GangStep | SendStep | RecvStep, blame: Blame | None = None) -> None:
-        self.say(HOST + host, self.reports(Done(step.seq, spans.one(host), blame)))
-
-    def compiled(self, plan: int, blame: Blame | None = None) -> None:
-        for host, asked, code in [owed for owed in self.owed if owed[1] == plan]:
-            self.say(HOST + host, self.reports(Compiled(asked, code, spans.one(host), blame)))
-
-    def crossing(self) -> tuple[GangStep, SendStep, RecvStep, GangStep]:
-        """Run 1 on hosts 0 and 1 makes what run 2 reads on host 2. Returns all that is ordered for the two."""
-        maker, reader = Build("maker", s=2), Build("reader", t=1)
-        made = maker.call("make", "s", [maker.arg("s", 4, split="0")])
-        read = reader.call("read", "t", [reader.arg("t", 4)])
-        self.say(CLIENT, Open("client"))
-        self.say(CLIENT, Register(1, maker.program(made)))
-        self.say(CLIENT, Register(2, reader.program(read)))
-        self.say(CLIENT, Submit(1, 1, (bytes(16),), (11,)))
-        self.say(CLIENT, Submit(2, 2, (11,), (12,)))
-        gangs = [step for step in self.steps if isinstance(step, GangStep)]
-        (sent,) = [step for step in self.steps if isinstance(step, SendStep)]
-        (received,) = [step for step in self.steps if isinstance(step, RecvStep)]
-        assert [gang.hosts for gang in gangs] == [((0, 2),), ((2, 3),)]
-        return gangs[0], sent, received, gangs[1]
+def crossing(rig: Rig) -> tuple[p.GangStep, p.SendStep, p.RecvStep, p.GangStep]:
+    """Run 1 on hosts 0 and 1 makes what run 2 reads on host 2. Returns all that is ordered for the two."""
+    maker, reader = Build("maker", s=2), Build("reader", t=1)
+    made = maker.call("make", "s", [maker.arg("s", 4, split="0")])
+    read = reader.call("read", "t", [reader.arg("t", 4)])
+    rig.say(CLIENT, p.Open("client"))
+    rig.say(CLIENT, p.Register(1, maker.program(made)))
+    rig.say(CLIENT, p.Register(2, reader.program(read)))
+    rig.say(CLIENT, p.Submit(1, 1, (bytes(16),), (11,)))
+    rig.say(CLIENT, p.Submit(2, 2, (11,), (12,)))
+    (sent,) = [step for step in rig.steps if isinstance(step, p.SendStep)]
+    (received,) = [step for step in rig.steps if isinstance(step, p.RecvStep)]
+    gangs = rig.gangs
+    assert [gang.hosts for gang in gangs] == [((0, 2),), ((2, 3),)]
+    return gangs[0], sent, received, gangs[1]
 
 
 def test_a_result_is_not_reported_before_all_that_it_depends_on() -> None:
     """Everything that run 2 did is over, but a host of run 1 has not reported yet, and its news is bad."""
     rig = Rig(3)
-    make, sent, received, read = rig.crossing()
+    make, sent, received, read = crossing(rig)
     rig.done(0, make)
     rig.done(0, sent)
     rig.done(1, sent)
     rig.done(2, received)
     rig.done(2, read)
     assert rig.ended == {}, "a result was reported before what it depends on"
-    rig.done(1, make, Blame("user", "nan", host=1))
+    rig.done(1, make, p.Blame("user", "nan", host=1))
     assert set(rig.ended) == {1, 2}
     assert all(blame is not None and (blame.cause, blame.node) == ("nan", "make") for blame in rig.ended.values())
 
@@ -132,19 +48,17 @@ def test_a_result_is_not_reported_before_all_that_it_depends_on() -> None:
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_hosts_view_of_anothers_failure_waits_for_the_other_hosts_own_report(seen: str, first: int) -> None:
     rig = Rig(3)
-    make, *_ = rig.crossing()
-    said = Blame(seen, "it broke off"), Blame("checkpoint", "the disk is full")
+    make, *_ = crossing(rig)
+    said = p.Blame(seen, "it broke off"), p.Blame("checkpoint", "the disk is full")
     rig.done(0, make, said[first])
     assert (1 in rig.ended) == (first == 1), "a host that reports only what it saw of another is not believed at once"
     rig.done(1, make, said[1 - first])
-    ended = rig.ended[1]
-    assert ended is not None
-    assert (ended.code, ended.cause) == ("checkpoint", "the disk is full")
+    assert rig.blame(1) == ("checkpoint", "the disk is full")
 
 
 def test_when_the_last_report_is_good_all_dependent_results_are_reported() -> None:
     rig = Rig(3)
-    make, sent, received, read = rig.crossing()
+    make, sent, received, read = crossing(rig)
     for host, step in ((0, make), (0, sent), (1, sent), (2, received), (2, read)):
         rig.done(host, step)
     rig.done(1, make)
@@ -154,13 +68,13 @@ def test_when_the_last_report_is_good_all_dependent_results_are_reported() -> No
 def test_releasing_an_unbound_slice_changes_nothing_and_the_session_goes_on() -> None:
     """Its client may have bound it with a controller that has been restarted since."""
     rig = Rig(3)
-    rig.say(CLIENT, Open("client"))
-    rig.say(CLIENT, ReleaseSlice("s"))
+    rig.say(CLIENT, p.Open("client"))
+    rig.say(CLIENT, p.ReleaseSlice("s"))
     opened = list(rig.controller.state.sessions)
     build = Build("program", s=2)
-    rig.say(CLIENT, Register(1, build.program(build.call("make", "s", [build.arg("s", 4, split="0")]))))
-    rig.say(CLIENT, Calls((ReleaseSlice("s"), ReleaseSlice("s"), Submit(1, 1, (bytes(16),), (11,)))))
-    (gang,) = [step for step in rig.steps if isinstance(step, GangStep)]
+    rig.say(CLIENT, p.Register(1, build.program(build.call("make", "s", [build.arg("s", 4, split="0")]))))
+    rig.say(CLIENT, p.Calls((p.ReleaseSlice("s"), p.ReleaseSlice("s"), p.Submit(1, 1, (bytes(16),), (11,)))))
+    (gang,) = rig.gangs
     for host in (0, 1):
         rig.done(host, gang)
     assert rig.ended == {1: None}
@@ -169,7 +83,7 @@ def test_releasing_an_unbound_slice_changes_nothing_and_the_session_goes_on() ->
 
 def test_a_report_that_comes_twice_counts_once() -> None:
     rig = Rig(3)
-    make, *_ = rig.crossing()
+    make, *_ = crossing(rig)
     rig.done(0, make)
     rig.done(0, make)
     assert 1 not in rig.ended
@@ -180,7 +94,7 @@ def test_a_report_that_comes_twice_counts_once() -> None:
 
 def test_steps_enter_one_global_sequence_each_after_its_dependencies() -> None:
     rig = Rig(3)
-    make, sent, received, read = rig.crossing()
+    make, sent, received, read = crossing(rig)
     assert make.seq < sent.seq < received.seq < read.seq
     assert sent.transfer == received.transfer
 
@@ -193,9 +107,9 @@ def names_of_one_buffer() -> tuple[Rig, int]:
     maker, reader = Build("maker", s=1), Build("reader", s=1)
     made = maker.call("make", "s", [maker.arg("s", 4)])
     read = reader.call("read", "s", [reader.arg("s", 4)])
-    rig.say(CLIENT, Open("client"))
-    rig.say(CLIENT, Calls((Register(1, maker.program(made, made)), Register(2, reader.program(read)))))
-    rig.say(CLIENT, Calls((Submit(1, 1, (bytes(16),), (11, 12)), Submit(2, 2, (12,), (13,)), Release((12,)))))
+    rig.say(CLIENT, p.Open("client"))
+    rig.say(CLIENT, p.Calls((p.Register(1, maker.program(made, made)), p.Register(2, reader.program(read)))))
+    rig.say(CLIENT, p.Calls((p.Submit(1, 1, (bytes(16),), (11, 12)), p.Submit(2, 2, (12,), (13,)), p.Release((12,)))))
     plans = list(dict.fromkeys(plan for _, plan, _ in rig.owed))
     assert len(plans) == 2
     rig.compiled(plans[1])
@@ -204,11 +118,11 @@ def names_of_one_buffer() -> tuple[Rig, int]:
 
 def test_a_run_that_reads_a_released_second_name_fails_with_the_maker() -> None:
     rig, plan = names_of_one_buffer()
-    rig.compiled(plan, Blame("user", "no such operation"))
+    rig.compiled(plan, p.Blame("user", "no such operation"))
     assert {run: blame and blame.cause for run, blame in rig.ended.items()} == dict.fromkeys(
         (1, 2), "no such operation"
     )
-    assert not [step for step in rig.steps if isinstance(step, GangStep)]
+    assert not rig.gangs
     controller = rig.controller
     assert not list(controller.buffers)
     assert all(kept == counted for _, kept, counted in controller.audit())
@@ -217,7 +131,7 @@ def test_a_run_that_reads_a_released_second_name_fails_with_the_maker() -> None:
 def test_a_run_that_reads_a_released_second_name_reads_the_output() -> None:
     rig, plan = names_of_one_buffer()
     rig.compiled(plan)
-    for step in [step for step in rig.steps if isinstance(step, GangStep)]:
+    for step in rig.gangs:
         rig.done(0, step)
     assert rig.ended == {1: None, 2: None}
 
@@ -226,10 +140,10 @@ def calls_ahead(count: int) -> Rig:
     """Submit so many runs of a program of one gang, one by one."""
     rig = Rig(1)
     build = Build("step", s=1)
-    rig.say(CLIENT, Open("client"))
-    rig.say(CLIENT, Register(1, build.program(build.call("step", "s", [build.arg("s", 4)]))))
+    rig.say(CLIENT, p.Open("client"))
+    rig.say(CLIENT, p.Register(1, build.program(build.call("step", "s", [build.arg("s", 4)]))))
     for run in range(1, count + 1):
-        rig.say(CLIENT, Submit(run, 1, (bytes(16),), (run,)))
+        rig.say(CLIENT, p.Submit(run, 1, (bytes(16),), (run,)))
     return rig
 
 
@@ -238,10 +152,10 @@ def test_hosts_learn_of_a_run_with_its_first_step_and_not_before() -> None:
     rig = calls_ahead(30)
     window = rig.controller.config.window
     named = [header.run for message in rig.heard for header in message.runs]
-    assert named == [step.run for step in rig.steps if isinstance(step, GangStep)]
+    assert named == [step.run for step in rig.gangs]
     assert len(named) == window
     assert len(rig.heard) <= window + 1, "one message was for the code"
-    rig.done(0, next(step for step in rig.steps if isinstance(step, GangStep)))
+    rig.done(0, rig.gangs[0])
     assert [header.run for header in rig.heard[-1].runs] == [window + 1]
 
 
@@ -249,58 +163,58 @@ def test_hosts_never_learn_of_a_run_that_was_cancelled_before_its_first_step() -
     rig = calls_ahead(12)
     last = rig.heard[-1].number
     for run in range(9, 13):
-        rig.say(CLIENT, Cancel(run))
+        rig.say(CLIENT, p.Cancel(run))
     assert {run for run, blame in rig.ended.items() if blame and blame.code == "cancelled"} == {9, 10, 11, 12}
     for message in rig.heard:
         if message.number > last:  # only what is to be freed, of what came with the call
-            assert len(message.runs) <= len([step for step in message.steps if isinstance(step, FreeStep)])
+            assert len(message.runs) <= len([step for step in message.steps if isinstance(step, p.FreeStep)])
     controller = rig.controller
-    for step in [step for step in rig.steps if isinstance(step, GangStep)]:
+    for step in rig.gangs:
         rig.done(0, step)
-    rig.say(CLIENT, Release(tuple(range(1, 9))))
+    rig.say(CLIENT, p.Release(tuple(range(1, 9))))
     assert not list(controller.buffers)
     assert all(kept == counted for _, kept, counted in controller.audit())
 
 
-def freed(messages: list[Ordered]) -> list[list[str]]:
+def freed(messages: list[p.Ordered]) -> list[list[str]]:
     return [[type(step).__name__ for step in message.steps] for message in messages]
 
 
 def test_what_only_frees_memory_rides_with_the_next_order_while_something_is_under_way() -> None:
     rig = calls_ahead(2)
-    first, second = [step for step in rig.steps if isinstance(step, GangStep)]
+    first, second = rig.gangs
     rig.done(0, first)
     before = len(rig.heard)
-    rig.say(CLIENT, Release((1,)))
+    rig.say(CLIENT, p.Release((1,)))
     assert freed(rig.heard[before:]) == [], "the second gang is under way"
-    rig.say(CLIENT, Submit(3, 1, (bytes(16),), (3,)))
+    rig.say(CLIENT, p.Submit(3, 1, (bytes(16),), (3,)))
     (order,) = rig.heard[before:]
     kinds = [type(step) for step in order.steps]
-    assert set(kinds) == {FreeStep, GangStep}
-    assert kinds.index(FreeStep) < kinds.index(GangStep), "the gang may take the memory"
+    assert set(kinds) == {p.FreeStep, p.GangStep}
+    assert kinds.index(p.FreeStep) < kinds.index(p.GangStep), "the gang may take the memory"
     assert second.run == 2
 
 
 def test_what_only_frees_memory_leaves_at_once_when_nothing_is_under_way_or_when_all_of_it_has_ended() -> None:
     rig = calls_ahead(2)
-    first, second = [step for step in rig.steps if isinstance(step, GangStep)]
+    first, second = rig.gangs
     rig.done(0, first)
     before = len(rig.heard)
-    rig.say(CLIENT, Release((1,)))
+    rig.say(CLIENT, p.Release((1,)))
     rig.done(0, second)
     assert {kind for kinds in freed(rig.heard[before:]) for kind in kinds} == {"FreeStep"}
     before = len(rig.heard)
-    rig.say(CLIENT, Release((2,)))
+    rig.say(CLIENT, p.Release((2,)))
     assert freed(rig.heard[before:]) == [["FreeStep"]]
 
 
 def test_what_waits_to_be_freed_leaves_before_hosts_come_or_go() -> None:
     rig = calls_ahead(2)
-    rig.done(0, next(step for step in rig.steps if isinstance(step, GangStep)))
+    rig.done(0, rig.gangs[0])
     before = len(rig.heard)
-    rig.say(CLIENT, Release((1,)))
+    rig.say(CLIENT, p.Release((1,)))
     assert len(rig.heard) == before
-    rig.say(2, Open("another client"))
+    rig.say(2, p.Open("another client"))
     assert freed(rig.heard[before:]) == [["FreeStep", "FreeStep"]] or freed(rig.heard[before:]) == [["FreeStep"]]
 
 
@@ -308,18 +222,18 @@ class SlowSeats(Rig):
     """Host 1 takes its seat when it is told to, by `sit`."""
 
     slow = False
-    waiting: tuple[Event, ...] = ()
+    waiting: tuple[p.Event, ...] = ()
 
-    def hear(self, peer: int, message: msgspec.Struct) -> list[Event]:
+    def hear(self, peer: int, message: Any) -> list[p.Event]:
         found = super().hear(peer, message)
-        if self.slow and peer == HOST + 1 and isinstance(message, Seat):
+        if self.slow and peer == HOST + 1 and isinstance(message, p.Seat):
             self.waiting = tuple(found)
             return []
         return found
 
     def sit(self) -> None:
         for event in self.waiting:
-            assert isinstance(event, MessageReceived)
+            assert isinstance(event, p.MessageReceived)
             self.say(event.peer, event.message)
 
 
@@ -328,16 +242,16 @@ def test_a_run_whose_code_is_ready_while_hosts_take_new_seats_starts_when_they_h
     rig = SlowSeats(2)
     rig.compiling = True
     maker = Build("maker", s=1)
-    rig.say(CLIENT, Open("client"))
-    rig.say(CLIENT, Register(1, maker.program(maker.call("make", "s", [maker.arg("s", 4)]))))
-    rig.say(CLIENT, Submit(1, 1, (bytes(16),), (11,)))
+    rig.say(CLIENT, p.Open("client"))
+    rig.say(CLIENT, p.Register(1, maker.program(maker.call("make", "s", [maker.arg("s", 4)]))))
+    rig.say(CLIENT, p.Submit(1, 1, (bytes(16),), (11,)))
     assert rig.seat is not None
     rig.slow = True
-    rig.say(HOST, Join(0, 0, rig.seat.epoch, rig.heard[-1].number))  # its connection was lost for a moment
+    rig.say(HOST, p.Join(0, 0, rig.seat.epoch, rig.heard[-1].number))  # its connection was lost for a moment
     for plan in {plan for _, plan, _ in rig.owed}:
         rig.compiled(plan)
-    assert not [step for step in rig.steps if isinstance(step, GangStep)]
+    assert not rig.gangs
     rig.sit()
-    (gang,) = [step for step in rig.steps if isinstance(step, GangStep)]
+    (gang,) = rig.gangs
     rig.done(0, gang)
     assert rig.ended == {1: None}

@@ -174,7 +174,7 @@ STEPS = st.one_of(
 )
 
 
-@examples(150, suppress_health_check=list(HealthCheck))
+@examples(90, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1), st.lists(STEPS, max_size=30))
 def test_nothing_that_a_peer_says_raises_in_the_controller(incarnation: int, steps: list[Any]) -> None:
     rig = Rig(incarnation)

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import pytest
 
+from core import protocol as p
 from core.client.retries import infrastructure
 from core.link.endpoint import ANEW
-from core.protocol.effects import Connected, Disconnected, MessageReceived, Send
-from core.protocol.messages import Blame, ClientMessages, ContentsReady, Ended, Open, Opened, Register, Submit
 from tests.core.build import Build
 from tests.golden.failing import _steps
 from tests.golden.running import _good, _world, _zeros
 from tests.world.timing import S
 
-from .test_controller import CLIENT, Rig
+from .rig import CLIENT, Rig
 
 AGAIN = 2  # its next connection
 NOT_RESTARTED = "this client and the controller, which was not restarted, lost each other "
@@ -26,32 +25,32 @@ def lost_client(reason: str) -> Rig:
     """A client with a run under way. The controller has not heard from it for a lease."""
     rig = Rig(1)
     build = Build("work", s=1)
-    rig.say(CLIENT, Open("ann"))
-    rig.say(CLIENT, Register(1, build.program(build.call("make", "s", [build.arg("s", 4)]))))
-    rig.say(CLIENT, Submit(1, 1, (bytes(16),), (11,)))
-    rig.controller.handle(Disconnected(CLIENT, reason, reason == ANEW), 0)
+    rig.say(CLIENT, p.Open("ann"))
+    rig.say(CLIENT, p.Register(1, build.program(build.call("make", "s", [build.arg("s", 4)]))))
+    rig.say(CLIENT, p.Submit(1, 1, (bytes(16),), (11,)))
+    rig.controller.handle(p.Disconnected(CLIENT, reason, reason == ANEW), 0)
     return rig
 
 
-def told_on_return(rig: Rig, opening: Open) -> list[object]:
+def told_on_return(rig: Rig, opening: p.Open) -> list[object]:
     """What the client is told when it comes back."""
-    rig.controller.handle(Connected(AGAIN), 0)
+    rig.controller.handle(p.Connected(AGAIN), 0)
     said = [
         effect.message
-        for effect in rig.controller.handle(MessageReceived(AGAIN, opening), 0)
-        if isinstance(effect, Send) and effect.peers == (AGAIN,)
+        for effect in rig.controller.handle(p.MessageReceived(AGAIN, opening), 0)
+        if isinstance(effect, p.Send) and effect.peers == (AGAIN,)
     ]
-    return [note for each in said for note in (each.notes if isinstance(each, ClientMessages) else (each,))]
+    return [note for each in said for note in (each.notes if isinstance(each, p.ClientMessages) else (each,))]
 
 
 @pytest.mark.parametrize(("reason", "why"), [(ANEW, UNHEARD), ("nothing heard for 10 s", SILENT)])
 def test_a_controller_that_was_not_restarted_does_not_say_that_it_was(reason: str, why: str) -> None:
     rig = lost_client(reason)
-    opened, freed, ended = told_on_return(rig, Open("ann", client=1, held=(11,), open_runs=(1,)))
-    assert opened == Opened(2, 0)
-    assert freed == ContentsReady((11,), Blame("client-lost", f"{NOT_RESTARTED}{why}: it was freed"))
-    assert ended == Ended(1, Blame("client-lost", f"{NOT_RESTARTED}{why}: it was cut short"))
-    assert isinstance(ended, Ended)
+    opened, freed, ended = told_on_return(rig, p.Open("ann", client=1, held=(11,), open_runs=(1,)))
+    assert opened == p.Opened(2, 0)
+    assert freed == p.ContentsReady((11,), p.Blame("client-lost", f"{NOT_RESTARTED}{why}: it was freed"))
+    assert ended == p.Ended(1, p.Blame("client-lost", f"{NOT_RESTARTED}{why}: it was cut short"))
+    assert isinstance(ended, p.Ended)
     assert ended.blame is not None
     assert infrastructure(ended.blame), "it is submitted again, if its user wants that"
 
@@ -59,8 +58,8 @@ def test_a_controller_that_was_not_restarted_does_not_say_that_it_was(reason: st
 @pytest.mark.parametrize("number", [0, 7])
 def test_a_client_of_an_earlier_start_is_told_of_a_restart(number: int) -> None:
     rig = lost_client(ANEW)
-    (_, ended) = told_on_return(rig, Open("bob", client=number, open_runs=(3,)))
-    assert ended == Ended(3, Blame("restart", "the controller was restarted while this ran"))
+    (_, ended) = told_on_return(rig, p.Open("bob", client=number, open_runs=(3,)))
+    assert ended == p.Ended(3, p.Blame("restart", "the controller was restarted while this ran"))
 
 
 def test_runs_that_a_silent_network_cut_short_are_reported_as_that_and_the_client_goes_on() -> None:

@@ -218,12 +218,6 @@ def test_a_slice_without_another_place_waits_until_its_host_is_back() -> None:
     assert told(w, client, number) == ProgramTold(number, b"f on 1,0")
 
 
-def test_another_host_of_the_island_that_is_lost_only_makes_it_later() -> None:
-    w, client, number = compiling()
-    w.crash_host(2)
-    assert told(w, client, number) == ProgramTold(number, b"f on 0,1")
-
-
 def cut_for_a_while(w: World, client: Script) -> None:
     w.cut("client a", "controller")
     w.run_for(LONG)
@@ -263,27 +257,9 @@ def test_a_program_that_is_unregistered_before_the_answer_is_not_told_of() -> No
     assert number not in client.heard
 
 
-def test_an_answer_that_crosses_with_an_unregister_is_dropped_by_the_client() -> None:
-    w, client, number = compiling()
-    w.cut("client a", "controller")
-    w.run_for(LONG)  # the answer is on its way
-    client.unregister(number)
-    w.mend("client a", "controller")
-    assert w.run()
-    assert client.heard == {}
-    assert w.faults == []
-
-
 def test_a_client_that_closes_its_session_is_told_that_it_is_over() -> None:
     w, client, number = compiling()
     client.close()
     said = told(w, client, number).blame
     assert said is not None
     assert said.code == "client-lost"
-
-
-def test_a_slice_that_is_released_before_the_answer_is_bound_again() -> None:
-    w, client, number = compiling(picks=(1,))
-    client.machine.release_slice("s", w.now)
-    client._called()
-    assert told(w, client, number).about == b"f on 1"

@@ -114,10 +114,11 @@ def written(tree: ast.Module) -> Iterator[ast.Attribute]:
 def writers(source: Source) -> dict[str, set[str]]:
     """Field of a record -> modules that write it, beside that of the record."""
     found: dict[str, set[str]] = {}
+    places = {module: list(written(tree)) for module, tree in source.items()}
     for record, names in RECORDS.items():
         its, home = fields(source, record), classes(source)[record]
-        for module, tree in source.items():
-            for place in written(tree) if module != home else ():
+        for module in source:
+            for place in places[module] if module != home else ():
                 owner = place.value
                 name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
                 if place.attr in its and name in names:

@@ -63,10 +63,3 @@ def test_the_roots_of_a_set_are_those_above_any_of_its_hosts() -> None:
     assert shape.roots == (0, 3, 6)
     assert Frontier(shape, 0).roots(((2, 4),)) == (0, 3)
     assert shape.roots_within(((2, 8),)) == (3, 6)
-
-
-@given(members, members)
-def test_spans_overlap_and_contain_each_other_as_sets_do(left: Spans, right: Spans) -> None:
-    some, others = set(spans.items(left)), set(spans.items(right))
-    assert spans.overlap(left, right) == bool(some & others)
-    assert spans.within(left, right) == (some <= others)

@@ -106,27 +106,6 @@ def test_only_the_parent_gives_orders() -> None:
 # --- up ---------------------------------------------------------------------------------------------------
 
 
-def test_reports_of_a_subtree_go_up_as_one() -> None:
-    host = relay()
-    host.tell(-1, order(1, gang(8)))
-    host.report(p.Done(8, ((0, 1),)), 0)
-    host.hear(1, up(p.Done(8, ((1, 3),))), 0)
-    assert host.end() == []
-    host.hear(3, up(p.Done(8, ((3, 4),))), 0)
-    assert reports_up(host.end()) == [p.Done(8, ALL)]
-    assert host.end() == []
-    assert not host._steps
-
-
-def test_a_report_waits_only_for_hosts_that_take_part() -> None:
-    host = relay()
-    host.tell(-1, order(1, gang(8, ((2, 9),))))
-    host.hear(1, up(p.Enqueued(8, ((2, 3),))), 0)
-    assert reports_up(host.end()) == []
-    host.hear(3, up(p.Enqueued(8, ((3, 4),))), 0)
-    assert reports_up(host.end()) == [p.Enqueued(8, ((2, 4),))]
-
-
 def test_all_reports_of_one_turn_leave_as_one_message() -> None:
     host = relay()
     host.tell(-1, order(1, gang(8), gang(9)))
@@ -220,15 +199,6 @@ def test_reports_of_compiled_code_wait_only_for_a_while_because_not_all_hosts_co
     assert reports_up(host.end()) == [p.Compiled(4, 1, ((1, 4),))]
     host.tell(-1, order(2, p.ForgetStep(plans=(4,))))
     assert not host._compiles
-
-
-def test_a_leaf_passes_on_the_reports_of_its_executor() -> None:
-    host = relay(())
-    host.tell(-1, order(1, gang(8), gang(9)))
-    host.report(p.Done(8, ((0, 1),)), 0)
-    host.report(p.Done(9, ((0, 1),)), 0)
-    assert reports_up(host.end()) == [p.Done(8, ((0, 1),)), p.Done(9, ((0, 1),))]
-    assert not host._steps
 
 
 def test_a_child_reports_only_for_hosts_below_it() -> None:

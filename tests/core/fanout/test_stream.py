@@ -1,10 +1,6 @@
 """An island's stream: messages are numbered, kept until seen, and taken once and in order, also in a new tree."""
 
-from collections import deque
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from core.fanout.relay import StreamReceiver
@@ -13,7 +9,6 @@ from core.fanout.tree import tree
 from core.model import Illegal, spans
 from core.model.spans import Spans
 from core.protocol.messages import FreeStep, Ordered, Seat
-from tests.laws import examples
 
 ALL = ((0, 4),)
 
@@ -133,15 +128,11 @@ def test_an_island_without_members_forms_at_once() -> None:
     assert stream.backlog == 0
 
 
-def seat_for(host: int, stream: Stream) -> Seat:
-    return stream.seat(host)
-
-
 def test_an_inlet_takes_the_next_message_on_its_path_and_says_why_it_refuses_others() -> None:
     stream, inlet = formed(), StreamReceiver()
     first, second = append(stream, 1), append(stream, 2)
     assert "before any seat" in inlet.refuses(first)
-    inlet.take_seat(seat_for(0, stream))
+    inlet.take_seat(stream.seat(0))
     assert inlet.refuses(first) == ""
     assert inlet.refuses(second) == ""
     assert "not above 2" in inlet.refuses(first)
@@ -167,85 +158,6 @@ def test_a_seat_refuses_the_old_path_but_keeps_what_was_seen() -> None:
 
 def test_a_new_host_gets_no_messages_from_before() -> None:
     assert StreamReceiver().take_seat(Seat(0, 1, 2, 0, -1, (), ALL, 17)) == 17
-
-
-# --- a whole island ---------------------------------------------------------------------------------------
-
-
-class Island:
-    """A stream and its hosts, with FIFO pipes between them. Old pipes go on delivering."""
-
-    def __init__(self, hosts: int) -> None:
-        self.stream = Stream(0)
-        self.inlets = {host: StreamReceiver() for host in range(hosts)}
-        self.pipes: dict[tuple[int, int], deque[Ordered | Seat]] = {}
-        self.taken: dict[int, list[int]] = {host: [] for host in range(hosts)}
-        self.owed: dict[int, list[int]] = {host: [] for host in range(hosts)}
-        self.said = 0
-        self.trees = 0
-
-    def write(self, sender: int, host: int, message: Ordered | Seat) -> None:
-        self.pipes.setdefault((sender, host), deque()).append(message)
-
-    def say(self, hosts: Spans) -> None:
-        self.said += 1
-        for host in spans.items(hosts):
-            self.owed[host].append(self.said)
-        message = append(self.stream, self.said, hosts)
-        for root in self.stream.targets(hosts):
-            self.write(-1, root, message)
-
-    def plant(self, fanout: int) -> None:
-        self.trees += 1
-        self.stream.refence(1, self.trees, tree(spans.of(self.inlets), fanout))
-        for host in self.inlets:
-            self.write(-1, host, self.stream.seat(host))
-
-    def step(self, at: int) -> None:
-        """Deliver one message of one of the pipes that have any."""
-        full = [pair for pair, pipe in self.pipes.items() if pipe]
-        if not full:
-            return
-        sender, host = full[at % len(full)]
-        message, inlet = self.pipes[sender, host].popleft(), self.inlets[host]
-        if isinstance(message, Seat):
-            seen = inlet.take_seat(message)
-            if message.tree == self.stream.tree:
-                for again in self.stream.rejoin(host, seen):
-                    for root in self.stream.targets(again.hosts):
-                        self.write(-1, root, again)
-        elif not inlet.refuses(message) and inlet.seat is not None:
-            if spans.contains(message.hosts, host):
-                self.taken[host].append(payload(message))
-            for child, below in inlet.seat.children:
-                if spans.overlap(below, message.hosts):
-                    self.write(host, child, message)
-
-    def run(self) -> None:
-        while any(self.pipes.values()):
-            self.step(0)
-
-
-@examples(70)
-@given(st.integers(1, 9), st.data())
-def test_every_host_takes_each_message_for_it_once_and_in_order_whatever_the_trees(
-    hosts: int, data: st.DataObject
-) -> None:
-    island = Island(hosts)
-    island.plant(2)
-    for _ in range(data.draw(st.integers(1, 60))):
-        what = data.draw(st.sampled_from(("say", "step", "step", "step", "plant")))
-        if what == "say":
-            island.say(spans.of(data.draw(st.sets(st.integers(0, hosts - 1), min_size=1))))
-        elif what == "plant":
-            island.plant(data.draw(st.integers(1, 4)))
-        else:
-            island.step(data.draw(st.integers(0, 20)))
-    island.run()
-    assert island.taken == island.owed
-    for root in island.stream.shape.roots:
-        island.stream.seen(island.stream.shape.below(root), island.stream.number)
-    assert island.stream.backlog == 0
 
 
 def test_the_same_hosts_can_be_written_to_through_other_roots() -> None:

@@ -5,13 +5,15 @@ Host 0 has devices 0 and 1, host 1 devices 2 and 3; together they are island 0. 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from core import protocol as p
 from core.host import Executor
 from core.model.place import line
 from core.model.plan import Gang, Layout, Move, Plan
 from tests.core.hostworld import HOSTS, Cluster, gang, layout, plan
+
+T = TypeVar("T")
 
 ME = ((0, 1),)
 NEAR, FAR = line(0, 0, 4), line(1, 4, 2)  # all of island 0; host 2
@@ -97,3 +99,11 @@ def outbound(sparse: bool = False) -> Plan:
         gang("reader", NEAR, (0,), (2,)),
     ]
     return plan(1, [X, layout(FAR), X], steps, keep=(2,))
+
+
+def report(kind: type[T], *said: p.Command) -> T:
+    """What the host reports to its controller, and all that it says."""
+    (effect,) = said
+    assert isinstance(effect, p.ToController)
+    assert isinstance(effect.report, kind)
+    return effect.report

@@ -24,7 +24,6 @@ from tests.laws import examples
 
 seeds = st.integers(0, 2**32)
 lanes = st.sampled_from(["host", "device"])
-law = examples(50)
 
 
 @pytest.fixture(autouse=True, scope="module", params=[FEW, 2], ids=["", "neighbours are one"])
@@ -34,8 +33,8 @@ def few(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-def lives(seed: int, lane: str, delays: list[int]) -> list[Life]:
-    return [Life(Stream(Random(seed)), Random(delay), lane) for delay in delays]
+def live(seed: int, lane: str, delay: int) -> Life:
+    return Life(Stream(Random(seed)), Random(delay), lane)
 
 
 def channels(life: Life, lane: str) -> dict[Any, list[Any]]:
@@ -58,28 +57,14 @@ def channels(life: Life, lane: str) -> dict[Any, list[Any]]:
     return found
 
 
-@law
-@given(seeds, lanes, seeds, seeds)
-def test_effects_and_their_causes_are_the_same_whatever_the_delays(seed: int, lane: str, one: int, other: int) -> None:
-    first, second = lives(seed, lane, [one, other])
-    assert Counter(effect for _, effect in first.effects) == Counter(effect for _, effect in second.effects)
-    assert channels(first, lane) == channels(second, lane)
-
-
-@law
-@given(seeds, lanes, seeds)
-def test_an_effect_happens_exactly_when_the_last_of_its_causes_has(seed: int, lane: str, delay: int) -> None:
-    (life,) = lives(seed, lane, [delay])
+def an_effect_happens_exactly_when_the_last_of_its_causes_has(life: Life, lane: str) -> None:
     for at, effect in life.effects:
         causes = effect.causes  # type: ignore[union-attr]
         assert causes, effect
         assert at == max(life.times[cause] for cause in causes), effect
 
 
-@law
-@given(seeds, lanes, seeds)
-def test_every_gang_is_launched_once_and_everything_ends_once(seed: int, lane: str, delay: int) -> None:
-    (life,) = lives(seed, lane, [delay])
+def every_gang_is_launched_once_and_everything_ends_once(life: Life, lane: str) -> None:
     wanted = [seq for message in life.stream.messages for seq in ours(message)]
     gangs = [s.seq for m in life.stream.messages for s in m.steps if isinstance(s, p.GangStep) and s.seq in wanted]
     launched = [effect.seq for _, effect in life.effects if isinstance(effect, p.Launch)]
@@ -91,10 +76,7 @@ def test_every_gang_is_launched_once_and_everything_ends_once(seed: int, lane: s
     assert not [e for _, e in life.effects if isinstance(e, p.ToController) and isinstance(e.report, p.HostFault)]
 
 
-@law
-@given(seeds, lanes, seeds)
-def test_a_buffer_is_freed_once_and_never_while_it_is_in_use(seed: int, lane: str, delay: int) -> None:
-    (life,) = lives(seed, lane, [delay])
+def a_buffer_is_freed_once_and_never_while_it_is_in_use(life: Life, lane: str) -> None:
     users: dict[int, list[tuple[str, int]]] = {}
     freed: dict[int, int] = {}
     for at, effect in life.effects:
@@ -123,10 +105,7 @@ def test_a_buffer_is_freed_once_and_never_while_it_is_in_use(seed: int, lane: st
     assert set(users) <= set(freed)  # in the end the stream releases everything
 
 
-@law
-@given(seeds, lanes, seeds)
-def test_in_the_end_nothing_is_remembered(seed: int, lane: str, delay: int) -> None:
-    (life,) = lives(seed, lane, [delay])
+def in_the_end_nothing_is_remembered(life: Life, lane: str) -> None:
     state = life.executor._state
     assert not state.pending
     assert not state.records
@@ -137,11 +116,8 @@ def test_in_the_end_nothing_is_remembered(seed: int, lane: str, delay: int) -> N
     assert (join.held, join.unfinished) == ((), ())
 
 
-@law
-@given(seeds, lanes, seeds)
-def test_blame_goes_from_a_spoilt_value_to_all_that_reads_it(seed: int, lane: str, delay: int) -> None:
+def blame_goes_from_a_spoilt_value_to_all_that_reads_it(life: Life, lane: str) -> None:
     """An oracle that knows the readers of each value and the answers of the world."""
-    (life,) = lives(seed, lane, [delay])
     fates = life.stream.fates
     spoilt: set[int] = set()
     blames = {
@@ -169,11 +145,32 @@ def test_blame_goes_from_a_spoilt_value_to_all_that_reads_it(seed: int, lane: st
                 pass
 
 
+LAWS = (
+    an_effect_happens_exactly_when_the_last_of_its_causes_has,
+    every_gang_is_launched_once_and_everything_ends_once,
+    a_buffer_is_freed_once_and_never_while_it_is_in_use,
+    in_the_end_nothing_is_remembered,
+    blame_goes_from_a_spoilt_value_to_all_that_reads_it,
+)
+
+
+@examples(50)
+@given(seeds, lanes, seeds, seeds)
+def test_effects_and_their_causes_are_the_same_whatever_the_delays(seed: int, lane: str, one: int, other: int) -> None:
+    """And each life by itself obeys the laws."""
+    first, second = live(seed, lane, one), live(seed, lane, other)
+    assert Counter(effect for _, effect in first.effects) == Counter(effect for _, effect in second.effects)
+    assert channels(first, lane) == channels(second, lane)
+    for life in (first, second):
+        for law in LAWS:
+            law(life, lane)
+
+
 def test_the_world_of_this_test_draws_every_kind_of_case() -> None:
     kinds: Counter[str] = Counter()
     for seed in range(60):
         for lane in ("host", "device"):
-            (life,) = lives(seed, lane, [seed])
+            life = live(seed, lane, seed)
             kinds.update(type(effect).__name__ for _, effect in life.effects)
             kinds["placeholders"] += sum(e.placeholders for _, e in life.effects if isinstance(e, p.Launch))
     wanted = (p.Launch, p.Prepare, p.MakeBuffer, p.FreeBuffer, p.SpillBuffer, p.RestoreBuffer, p.CountRows, p.OpenSend,

@@ -12,7 +12,7 @@ from core.model.errors import Illegal
 from core.model.plan import Gang, Move
 from tests.core.hostworld import HOSTS, Cluster, gang, layout, plan
 
-from .onehost import BAD, FAR, ME, NEAR, Host, X, chain, done, enter, inbound, outbound, recv, seat, send
+from .onehost import BAD, FAR, ME, NEAR, Host, X, chain, done, enter, inbound, outbound, recv, report, seat, send
 
 # --- seats -----------------------------------------------------------------------------------------------
 
@@ -104,12 +104,11 @@ def test_a_step_that_names_a_lost_buffer_is_blamed_on_the_loss_and_breaks_no_rul
     launched, ended = host.read(enter(1), p.SendStep(2, -1, 50, HOSTS, 2, 7))
     assert isinstance(launched, p.Launch)
     assert launched.placeholders
-    assert isinstance(ended, p.ToController)
-    assert isinstance(ended.report, p.Done)
-    assert ended.report.blame is not None
-    assert ended.report.blame.code == "host-lost"
+    over = report(p.Done, ended)
+    assert over.blame is not None
+    assert over.blame.code == "host-lost"
     assert p.FreeBuffer(101, (("order", 4), ("done", 1))) in host.hear(p.Finished(1))  # no other step frees it
-    assert ended.report in [e.report for e in host.hear(seat(tree=2)) if isinstance(e, p.ToController)]
+    assert over in [e.report for e in host.hear(seat(tree=2)) if isinstance(e, p.ToController)]
 
 
 def test_a_new_epoch_forms_when_the_devices_are_idle_and_nothing_is_launched_before() -> None:
@@ -132,9 +131,7 @@ def test_an_older_epoch_is_refused() -> None:
     host.hear(seat(epoch=3, tree=1))
     host.hear(p.Reformed(3))
     for message in (seat(epoch=2, tree=9), p.Ordered(0, 0, 0, 1, HOSTS, 0, (), (), ())):
-        (effect,) = host.hear(message)
-        assert isinstance(effect, p.ToController)
-        assert isinstance(effect.report, p.HostFault)
+        report(p.HostFault, *host.hear(message))
 
 
 def test_a_host_introduces_itself_with_clients_buffers_and_unfinished_work() -> None:
@@ -159,20 +156,16 @@ def test_a_host_introduces_itself_with_clients_buffers_and_unfinished_work() -> 
 )  # fmt: skip
 def test_an_invalid_step_is_reported_and_ends_with_a_blame(step: p.Step) -> None:
     trouble, ended = Host().read(step)
-    assert isinstance(trouble, p.ToController)
-    assert isinstance(trouble.report, p.HostFault)
-    assert isinstance(ended, p.ToController)
-    assert isinstance(ended.report, p.Done)
-    assert trouble.report.blame == ended.report.blame
-    assert trouble.report.blame.code == "protocol"
+    fault = report(p.HostFault, trouble)
+    over = report(p.Done, ended)
+    assert fault.blame == over.blame
+    assert fault.blame.code == "protocol"
 
 
 def test_an_invalid_gang_is_reported_and_stops_the_queue() -> None:
     host = Host()
     host.run(inbound())
-    (trouble,) = host.read(enter(3, run=77))
-    assert isinstance(trouble, p.ToController)
-    assert isinstance(trouble.report, p.HostFault)
+    report(p.HostFault, *host.read(enter(3, run=77)))
     assert host.read(enter(4, 2)) == []
     assert [e.seq for e in host.hear(seat(tree=1, abandon=(3,))) if isinstance(e, p.Launch)] == [4]
 
@@ -180,18 +173,14 @@ def test_an_invalid_gang_is_reported_and_stops_the_queue() -> None:
 def test_a_run_without_its_arguments_is_reported() -> None:
     host = Host()
     host.run(chain(1), args=(50,))
-    (trouble,) = host.read(runs=(p.RunHeader(5, 1, 0, ()),))
-    assert isinstance(trouble, p.ToController)
-    assert isinstance(trouble.report, p.HostFault)
+    report(p.HostFault, *host.read(runs=(p.RunHeader(5, 1, 0, ()),)))
 
 
 def test_a_run_of_an_unknown_plan_is_ignored_until_a_step_of_it_arrives() -> None:
     """One message is for all hosts that any part of it is for."""
     host = Host()
     assert host.read(runs=(p.RunHeader(5, 99, 0, ()),)) == []
-    (trouble,) = host.read(enter(3, run=5))
-    assert isinstance(trouble, p.ToController)
-    assert isinstance(trouble.report, p.HostFault)
+    report(p.HostFault, *host.read(enter(3, run=5)))
 
 
 @pytest.mark.parametrize(

@@ -72,26 +72,6 @@ def test_many_messages_are_acknowledged_at_once() -> None:
     assert [each for each in said if isinstance(each, Frame)] == [Frame(0, ACK_EVERY)]
 
 
-def test_messages_lost_by_a_broken_connection_are_sent_on_the_next() -> None:
-    link = up()
-    for number in (1, 2, 3):
-        link.send(word(number), 1)
-    link.frame_came(Frame(0, 1), 2)
-    link.disconnected(3)
-    assert link.send(word(4), 4) == []
-    assert plain(link.connected(5)) == [Frame(4, 0)]
-    assert [frame.seq for frame in frames(link.frame_came(Frame(0, 2), 6))] == [3, 4]
-
-
-def test_an_older_acknowledgement_changes_nothing() -> None:
-    link = up()
-    for number in (1, 2, 3):
-        link.send(word(number), 0)
-    for ack in (2, 1, 3):
-        assert link.frame_came(Frame(0, ack), 1) == []
-    assert not link._unacked
-
-
 def test_a_gap_is_reported_once_and_the_peer_sends_again_from_there() -> None:
     link = up()
     assert plain(link.frame_came(Frame(2, 0, word(2)), 1)) == [Frame(0, 0, None, again=True)]
@@ -101,12 +81,6 @@ def test_a_gap_is_reported_once_and_the_peer_sends_again_from_there() -> None:
         peer.send(word(number), 0)
     back = frames(peer.frame_came(Frame(0, 0, None, again=True), 2))
     assert [n for frame in back for n in delivered(link.frame_came(frame, 3))] == [1, 2, 3]
-
-
-def test_a_heartbeat_shows_that_the_last_messages_were_lost() -> None:
-    link = up()
-    assert plain(link.frame_came(Frame(1, 0), 1)) == [Frame(0, 0, None, again=True)]
-    assert plain(link.frame_came(Frame(1, 0), 2)) == [Frame(0, 0, None, again=True)]
 
 
 def test_a_silent_peer_is_gone_when_its_lease_ends() -> None:

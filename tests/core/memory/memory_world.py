@@ -38,7 +38,6 @@ class Run:
     donated: frozenset[int] = frozenset()
     entered: dict[int, int] = field(default_factory=dict)  # step -> seq
     over: set[int] = field(default_factory=set)
-    acked: set[int] = field(default_factory=set)  # moves
     gone: set[int] = field(default_factory=set)
     cancelled: bool = False
 

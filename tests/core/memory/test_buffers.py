@@ -32,13 +32,6 @@ def ids(gone: list[Buffer]) -> list[int]:
 # --- one count --------------------------------------------------------------------------------------------
 
 
-def test_an_unwanted_result_is_freed_behind_its_maker() -> None:
-    buffers = one_buffer(handle=False)
-    (gone,) = buffers.ordered(7, seq=3)
-    assert gone.on_device
-    assert gone.last_seq == 3
-
-
 def test_a_result_that_is_never_made_takes_no_memory_and_keeps_its_blame() -> None:
     buffers = one_buffer()
     assert buffers.never_made(7, LOST) == []
@@ -46,17 +39,6 @@ def test_a_result_that_is_never_made_takes_no_memory_and_keeps_its_blame() -> No
     assert found.blame == LOST
     assert not found.on_device
     assert ids(buffers.release(ANN, 70)) == [7]
-
-
-def test_a_client_that_dies_frees_exactly_what_it_owned() -> None:
-    buffers = Buffers()
-    for ident, client in enumerate((ANN, BOB, ANN, ANN)):
-        buffers.create(ident, client, ident, 0, 10, promise=False)
-    buffers.hold(2)  # a run of client Bob reads it
-    assert ids(buffers.client_gone(ANN)) == [0, 3]
-    assert ids(buffers.client_gone(ANN)) == []
-    assert ids(buffers.let_go(2)) == [2]
-    assert [buffer.id for buffer in buffers] == [1]
 
 
 def test_the_first_blame_is_kept() -> None:
@@ -168,36 +150,6 @@ def test_memory_of_a_bound_is_not_taken_over_before_the_size_is_known() -> None:
     buffers.shrink(7, 40)
     assert not buffers.is_sole(7, 100)
     assert buffers.is_sole(7, 40)
-
-
-@pytest.mark.parametrize("made_first", [True, False])
-def test_memory_that_a_run_has_taken_over_is_freed_only_by_that_run(made_first: bool) -> None:
-    buffers = one_buffer()
-    buffers.hold(7)
-    buffers.release(ANN, 70)
-    if made_first:
-        buffers.ordered(7, 1)
-    buffers.consumed(7)
-    if not made_first:
-        buffers.ordered(7, 1)
-    assert not buffers[7].on_device
-    (gone,) = buffers.let_go(7)
-    assert not gone.on_device
-
-
-@pytest.mark.parametrize("made", [True, False])
-def test_an_argument_that_was_not_consumed_belongs_to_its_owner_again(made: bool) -> None:
-    buffers = one_buffer()
-    buffers.hold(7)
-    buffers.release(ANN, 70)
-    buffers.consumed(7)
-    if made:
-        buffers.ordered(7, 1)
-    else:
-        buffers.never_made(7, LOST)
-    buffers.returned(7)
-    (gone,) = buffers.let_go(7)
-    assert gone.on_device == made
 
 
 # --- spilling ---------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tests.laws import examples
 from .memory_plans import DEVICES, Draft, draw_place, draw_plan
 from .memory_world import World
 
-FOUR, TWO, OTHER = line(0, 0, 4), line(0, 0, 2), line(1, 4, 2)
+FOUR, TWO = line(0, 0, 4), line(0, 0, 2)
 seeds = st.integers(0, 10**9)
 
 
@@ -83,40 +83,6 @@ def test_a_chain_needs_the_memory_of_two_neighbours() -> None:
     assert rig.on(0) == (20, 20)  # the result belongs to its holder now
     rig.ledger.free(rig.atoms.intern(FOUR), 20)
     assert rig.on(0) == (0, 0)
-
-
-def test_a_value_that_nothing_reads_is_freed_behind_its_maker() -> None:
-    rig = LedgerRig()
-    rig.admit(1, one_gang(30))
-    rig.ledger.entered(1, 0, 0)
-    assert rig.on(0) == (0, 0)
-
-
-def test_a_device_in_two_places_of_a_plan_counts_both() -> None:
-    draft = Draft(1)
-    wide = draft.gang(FOUR, (), (20,))
-    draft.gang(TWO, (), (30,))
-    draft.gang(FOUR, wide, (5,))
-    rig = LedgerRig()
-    rig.admit(1, draft.plan())
-    assert rig.on(0) == (0, 50)
-    assert rig.on(3) == (0, 25)
-
-
-def test_a_target_counts_from_when_it_may_arrive_and_a_source_until_it_is_sent() -> None:
-    draft = Draft(1)
-    for _ in range(3):  # three micro-batches; the first stage need not wait for the second
-        (made,) = draft.gang(FOUR, (), (10,))
-        draft.gang(OTHER, (draft.move(made, OTHER),), (1,))
-    rig = LedgerRig()
-    rig.admit(1, draft.plan())
-    assert rig.on(0) == (0, 30)
-    assert rig.on(4) == (0, 31)
-    for step in (0, 1, 2):
-        rig.ledger.entered(1, step, step)
-    assert rig.on(4) == (0, 21)
-    rig.ledger.slot_freed(1, 0)
-    assert rig.on(0) == (0, 20)
 
 
 @examples(30)
@@ -195,13 +161,6 @@ def test_scratch_counts_as_a_maximum_and_not_as_a_sum() -> None:
     assert answer.missing == {0: 10}
 
 
-def test_scratch_and_peak_of_one_run_count_together_when_they_coincide() -> None:
-    draft = Draft(1)
-    draft.gang(FOUR, draft.gang(FOUR, (), (60,)), (5,))
-    draft.gang(FOUR, (), (0,), temp=90)
-    assert LedgerRig().admit(1, draft.plan()) is None  # never more than 90 at once, though 65 + 90 would not fit
-
-
 @pytest.mark.parametrize("depth", [1, 2, 8])
 def test_a_donated_chain_of_runs_at_60_percent_keeps_the_window_full(depth: int) -> None:
     rig, key = LedgerRig(), 0
@@ -226,18 +185,6 @@ def test_a_run_that_can_never_fit_is_refused_at_once() -> None:
         "needs 120 bytes on each of devices 0-3 (60 bytes for its arguments), which have 100 bytes each"
     )
     assert rig.admit(1, step_of_training(1)) is None  # it was not admitted
-
-
-def test_admission_is_all_or_nothing_on_all_islands() -> None:
-    draft = Draft(2)
-    draft.move(draft.gang(FOUR, (), (40,))[0], OTHER)
-    rig = LedgerRig()
-    rig.ledger.admit(-1, None, [(rig.atoms.intern(OTHER), 70)])
-    before = rig.ledger.counters()
-    answer = rig.admit(1, draft.plan())
-    assert isinstance(answer, LacksMemory)
-    assert rig.ledger.counters()[0] == before[0]
-    assert rig.on(0) == (0, 0)
 
 
 def test_a_run_that_is_short_of_memory_learns_whether_waiting_helps() -> None:
@@ -267,16 +214,6 @@ def test_a_donated_argument_counts_among_what_a_run_gives_back() -> None:
     assert rig.admit(2, one_gang(90)) == LacksMemory({0: 50}, running=True, enough=True)
 
 
-def test_a_withdrawn_run_gives_back_its_unused_memory_and_names_the_rest() -> None:
-    rig, key = LedgerRig(), 0
-    rig.admit(1, chain(10, 30, 20))
-    rig.ledger.entered(1, 0, 0)
-    assert rig.ledger.end(1) == ((0, key, 10),)
-    assert rig.on(0) == (10, 10)
-    rig.ledger.free(key, 10)
-    assert rig.on(0) == (0, 0)
-
-
 def test_an_irregular_output_gives_back_its_surplus() -> None:
     draft = Draft(1)
     (rows,) = draft.gang(FOUR, (), (60,), irregular=True)
@@ -291,17 +228,6 @@ def test_an_irregular_output_gives_back_its_surplus() -> None:
         rig.ledger.entered(1, step, step)
     rig.ledger.end(1)
     assert rig.on(0) == (0, 0)
-
-
-def test_the_surplus_of_memory_that_is_passed_on_is_not_given_back() -> None:
-    draft = Draft(1)
-    (rows,) = draft.gang(FOUR, (), (60,), irregular=True)
-    draft.keep(*draft.gang(FOUR, (rows,), (60,), donate=(rows,)))
-    rig = LedgerRig()
-    rig.admit(1, draft.plan())
-    rig.ledger.entered(1, 0, 0)
-    rig.ledger.shrunk(1, rows, 20)
-    assert rig.on(0) == (60, 60)
 
 
 def test_an_illegal_call_changes_nothing() -> None:
@@ -323,18 +249,6 @@ def test_an_illegal_call_changes_nothing() -> None:
         rig.ledger.entered(1, 0, 1)
 
 
-def test_a_split_atom_keeps_its_past_and_has_its_own_future() -> None:
-    rig = LedgerRig()
-    rig.admit(1, chain(10, 30, 20))
-    rig.ledger.entered(1, 0, 0)
-    half = rig.atoms.intern(TWO)
-    assert rig.on(0) == rig.on(3) == (10, 50)
-    assert rig.ledger.admit(-1, None, [(half, 50)]) is None
-    rig.ledger.entered(1, 1, 1)
-    assert rig.on(0) == (80, 100)
-    assert rig.on(3) == (30, 50)
-
-
 # --- memory that is physically free -----------------------------------------------------------------------
 
 
@@ -352,19 +266,6 @@ def test_a_receive_waits_for_the_last_gang_beside_which_it_does_not_fit() -> Non
     assert rig.ledger.after(key) == 11  # the arrival has been counted
     rig.ledger.gang_finished(12)  # and all gangs before it
     assert rig.ledger.after(key, 59) == -1
-
-
-def test_memory_freed_behind_a_queued_gang_is_in_use_until_the_gang_has_finished() -> None:
-    rig = LedgerRig()
-    key = rig.atoms.intern(FOUR)
-    rig.ledger.admit(-1, None, [(key, 50)])
-    rig.admit(1, one_gang(20))
-    rig.ledger.entered(1, 0, 7)
-    rig.ledger.free(key, 50, after=7)
-    assert rig.on(0)[0] == 0
-    assert rig.ledger.after(key, 60) == 7
-    rig.ledger.gang_finished(7)
-    assert rig.ledger.after(key, 60) == -1
 
 
 def test_a_surplus_makes_room_for_a_receive() -> None:

@@ -16,8 +16,6 @@ from core.record.eventlog import MAGIC, Diverged, Log, LogAbout, LogError, Recor
 from tests.core import structs
 from tests.laws import examples
 
-AnyEvent = Any
-
 
 class CountingMachine:
     """A very small machine: it ends each run one second after it came, and counts them."""
@@ -240,11 +238,10 @@ def test_a_log_cut_anywhere_is_known_to_be_cut() -> None:
 def test_a_log_damaged_anywhere_is_known_to_be_damaged() -> None:
     data = recorded().log()
     for at in range(len(data)):
-        for bits in (0x01, 0x80, 0xFF):
-            damaged = bytearray(data)
-            damaged[at] ^= bits
-            with pytest.raises(LogError, match=r"byte|starts with"):
-                decode(bytes(damaged))
+        damaged = bytearray(data)
+        damaged[at] ^= (0x01, 0x80, 0xFF)[at % 3]
+        with pytest.raises(LogError, match=r"byte|starts with"):
+            decode(bytes(damaged))
 
 
 @given(st.binary(max_size=40))

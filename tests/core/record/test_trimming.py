@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from core.protocol.messages import Blame
@@ -39,6 +40,17 @@ def traced(runs: int, limit: int = 0, open_run: int = -1) -> Trace:
     return trace
 
 
+@cache
+def whole() -> Trace:
+    return traced(2000)
+
+
+@cache
+def trimmed() -> Trace:
+    """Of the same runs. Nobody changes either."""
+    return traced(2000, LIMIT)
+
+
 def rows_since(trace: Trace, since: int = 0) -> dict[str, list[dict[str, Any]]]:
     """Return the trace's rows of runs that were submitted at this time or later, with strings."""
     runs = [row for row in trace.rows("runs") if row["submitted"] >= since]
@@ -55,26 +67,24 @@ def test_a_trace_without_a_limit_forgets_nothing() -> None:
 
 
 def test_a_bounded_trace_stays_bounded_and_agrees_with_an_unbounded_one() -> None:
-    trace, whole = traced(2000, LIMIT), traced(2000)
+    trace = trimmed()
     assert trace.nbytes + trace.strings.nbytes < 2 * LIMIT
     assert 20 < len(trace.runs) < 500
-    assert rows_since(trace) == rows_since(whole, since=trace.runs.column("submitted")[0])
-    assert {name: trace.counted(name) for name in ("runs", "gangs", "transfers")} == {
-        name: len(whole.tables[name]) for name in ("runs", "gangs", "transfers")
-    }
+    assert rows_since(trace) == rows_since(whole(), since=trace.runs.column("submitted")[0])
+    for name in ("runs", "gangs", "transfers"):
+        assert trace.counted(name) == len(whole().tables[name])
 
 
 def test_a_trace_says_from_when_on_it_is_complete() -> None:
-    trace, whole = traced(2000, LIMIT), traced(2000)
+    trace = trimmed()
     assert trace.since > 0
-    after = [row["seq"] for row in whole.rows("gangs") if row["ended"] >= trace.since]
+    after = [row["seq"] for row in whole().rows("gangs") if row["ended"] >= trace.since]
     assert [row["seq"] for row in trace.rows("gangs") if row["ended"] >= trace.since] == after
 
 
 def test_intervals_are_those_of_the_gangs_that_are_left() -> None:
-    trace, whole = traced(2000, LIMIT), traced(2000)
-    kept = set(trace.gangs.column("seq"))
-    assert list(trace.intervals()) == [each for each in whole.intervals() if each[1] in kept]
+    kept = set(trimmed().gangs.column("seq"))
+    assert list(trimmed().intervals()) == [each for each in whole().intervals() if each[1] in kept]
 
 
 def test_a_run_under_way_stays_and_can_grow() -> None:
@@ -89,7 +99,7 @@ def test_a_run_under_way_stays_and_can_grow() -> None:
 
 
 def test_unused_words_and_clients_are_dropped_and_the_last_memory_level_of_a_place_stays() -> None:
-    trace = traced(2000, LIMIT)
+    trace = trimmed()
     assert len(trace.strings.words) < 1000
     assert [row["label"] for row in trace.rows("clients")] == ["ann"]
     before = [row["place"] for row in trace.rows("memory") if row["at"] < trace.since]
@@ -140,18 +150,18 @@ def reserving(runs: int, limit: int = 0) -> tuple[Trace, int]:
 
 
 def test_reservations_are_dropped_by_their_ends_and_their_clients_stay_as_long() -> None:
-    (trace, first), (whole, _) = reserving(2000, LIMIT), reserving(2000)
-    kept = [row for row in whole.rows("reservations") if not 0 <= row["until"] < trace.since]
+    (trace, first), (unbounded, _) = reserving(2000, LIMIT), reserving(2000)
+    kept = [row for row in unbounded.rows("reservations") if not 0 <= row["until"] < trace.since]
     assert list(trace.rows("reservations")) == kept
     assert 2 < len(kept) < 500
-    assert trace.counted("reservations") == len(whole.reservations)
+    assert trace.counted("reservations") == len(unbounded.reservations)
     named = {row["client"] for row in trace.rows("clients")}
     assert named >= {row["client"] for row in kept}, "also those that are gone"
     assert len(named) < 500
     assert trace.reservations.keys()[0] == first, "it is under way"
     trace.reserved_until(first, 90_000)
     assert next(trace.rows("reservations"))["until"] == 90_000
-    assert trace.reserved(0, 1, 90_001) == len(whole.reservations) + 1, "numbers are not given again"
+    assert trace.reserved(0, 1, 90_001) == len(unbounded.reservations) + 1, "numbers are not given again"
 
 
 def test_runs_that_are_over_make_room_for_reservations() -> None:
@@ -168,7 +178,7 @@ def test_runs_that_are_over_make_room_for_reservations() -> None:
 
 
 def test_a_trace_is_sent_with_the_time_from_which_it_is_complete() -> None:
-    trace = traced(2000, LIMIT)
+    trace = trimmed()
     columns = {name: {c: data.tobytes() for c, data in table.items()} for name, table in trace.columns().items()}
     again = Trace.restored(trace.strings.words, trace.places, columns, trace.since)
     assert rows_since(again) == rows_since(trace)

@@ -43,15 +43,6 @@ def test_fifo_serves_the_oldest_run() -> None:
     assert clients(world) == [0, 1, 2, 0]
 
 
-def test_stride_serves_by_weight() -> None:
-    world = OrderWorld(Stride)
-    for _ in range(8):
-        world.offer(0, ALL, weight=1)
-        world.offer(1, ALL, weight=3)
-    served = clients(world, 8)
-    assert served.count(1) == 6
-
-
 def test_stride_charges_cost_times_devices() -> None:
     world = OrderWorld(Stride)
     for _ in range(8):

@@ -23,15 +23,6 @@ def reasons(world: OrderWorld) -> list[tuple[int, str]]:
 # --- the window
 
 
-def test_a_gang_enters_while_each_device_has_fewer_than_the_window_ahead() -> None:
-    world = OrderWorld(Fifo, window=2)
-    gangs = [world.offer(0, ALL) for _ in range(3)]
-    assert world.fill() == gangs[:2]
-    assert world.scheduler.pick(0) is None
-    world.finish(gangs[0])
-    assert world.fill() == gangs[2:]
-
-
 def test_short_gangs_run_further_ahead_and_long_ones_do_not() -> None:
     window = Window(2, span=50, most=4)
     world = OrderWorld(Fifo, window)
@@ -55,29 +46,6 @@ def test_the_time_ahead_is_counted_for_each_device() -> None:
     assert world.fill() == []
     world.finish(wide[0])
     assert world.fill() == [part, other]
-
-
-def test_the_window_applies_to_each_device_and_not_to_the_island() -> None:
-    world = OrderWorld(Fifo, window=1)
-    left, more, right = world.offer(0, LEFT), world.offer(0, LEFT), world.offer(1, RIGHT)
-    assert world.fill() == [left, right]
-    world.finish(right)
-    assert world.fill() == []
-    world.finish(left)
-    assert world.fill() == [more]
-
-
-def test_devices_that_a_new_place_separates_keep_their_counts() -> None:
-    """The whole island is one atom when two gangs enter. Then a gang comes for a part of it."""
-    world = OrderWorld(Fifo, window=2)
-    wide = [world.offer(0, ALL) for _ in range(2)]
-    assert world.fill() == wide
-    part, other = world.offer(1, range(2, 5)), world.offer(1, range(4, 8))
-    assert world.fill() == []
-    world.finish(wide[0])
-    assert world.fill() == [part]  # then device 4 is full again, so `other` waits
-    world.finish(wide[1])
-    assert world.fill() == [other]
 
 
 def test_devices_are_counted_for_the_policy() -> None:
@@ -190,25 +158,6 @@ def test_a_gang_that_the_policy_prefers_does_not_count_as_passing() -> None:
         assert world.fill() == [high]
         world.finish(high)
     assert wide.state == "waiting"
-
-
-def test_two_places_that_were_passed_too_often_are_served_in_that_order() -> None:
-    """If each waited for the other, no gang would ever enter again."""
-    world = OrderWorld(Fifo, window=1, max_passes=0)
-    first, last = world.offer(0, [0]), world.offer(0, [9])
-    world.fill()
-    one = world.offer(1, range(5))
-    world.offer(2, [1])
-    two = world.offer(3, range(4, 10))
-    world.offer(2, [8])
-    assert world.fill() == []
-    world.finish(last)
-    assert world.fill() == []
-    world.finish(first)
-    assert world.fill() == [one]
-    world.finish(one)
-    assert two in world.fill()
-    world.drain()
 
 
 def test_a_gang_that_was_passed_too_often_and_is_withdrawn_lets_the_others_enter() -> None:

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -19,29 +20,25 @@ from .order_world import EarlyEntry, OrderWorld
 
 ALL = pytest.mark.parametrize("policy", list(POLICIES.values()))
 
-costs = st.integers(1, 50)
+randoms = st.integers(0, 1 << 32).map(Random)  # hundreds of draws each, which hypothesis would take seconds for
 weights = st.integers(1, 9)
 windows = st.integers(1, 4)
-
-
-def share(world: OrderWorld, client: int, weight: int, tickets: list[Ticket]) -> Fraction:
-    served = sum(t.cost * len(world.devices(t)) for t in tickets if t.client == client)
-    return Fraction(served, weight)
 
 
 # --- shares
 
 
-@given(data=st.data(), clients=st.lists(weights, min_size=2, max_size=4), window=windows)
-def test_backlogged_clients_get_shares_by_weight(data: st.DataObject, clients: list[int], window: int) -> None:
+@given(rng=randoms, clients=st.lists(weights, min_size=2, max_size=4), window=windows)
+def test_backlogged_clients_get_shares_by_weight(rng: Random, clients: list[int], window: int) -> None:
     """|S_i/w_i - S_j/w_j| <= (d+1)(L/w_i + L/w_j) at every moment, for entered and for finished service."""
     world = OrderWorld(Stride, window)
+    entered, finished = Counter[int](), Counter[int]()
     longest = 0
     slack = Fraction(1, 100)  # because charges are rounded to whole numbers
 
     def offer(client: int) -> None:
         nonlocal longest
-        ticket = world.offer(client, range(4), data.draw(costs), weight=clients[client])
+        ticket = world.offer(client, range(4), rng.randint(1, 50), weight=clients[client])
         longest = max(longest, ticket.cost * 4)
 
     for client in range(len(clients)):
@@ -50,43 +47,44 @@ def test_backlogged_clients_get_shares_by_weight(data: st.DataObject, clients: l
     for _ in range(25):
         while (picked := world.pick()) is not None:
             offer(picked.client)
-            finished = [each for each in world.order if each not in world.flying]
+            entered[picked.client] += picked.cost * 4
             for (i, wi), (j, wj) in itertools.combinations(enumerate(clients), 2):
                 bound = Fraction(longest, wi) + Fraction(longest, wj) + slack
-                entered = share(world, i, wi, world.order) - share(world, j, wj, world.order)
-                assert abs(entered) <= bound
-                over = share(world, i, wi, finished) - share(world, j, wj, finished)
-                assert abs(over) <= (window + 1) * bound
-        world.finish(world.may_finish()[0])
+                assert abs(Fraction(entered[i], wi) - Fraction(entered[j], wj)) <= bound
+                assert abs(Fraction(finished[i], wi) - Fraction(finished[j], wj)) <= (window + 1) * bound
+        over = world.may_finish()[0]
+        finished[over.client] += over.cost * 4
+        world.finish(over)
 
 
 @examples(20)
-@given(data=st.data())
-def test_clients_that_come_and_go_do_not_change_shares(data: st.DataObject) -> None:
+@given(rng=randoms)
+def test_clients_that_come_and_go_do_not_change_shares(rng: Random) -> None:
     """While two clients have work waiting, their service differs by at most one gang of each.
 
     A client that was idle has saved up nothing, and one that left early still counts what it got.
     """
     world = OrderWorld(Stride, window=1)
-    weight = {client: data.draw(weights) for client in range(3)}
-    lengths = {client: data.draw(costs) for client in range(3)}
+    weight = {client: rng.randint(1, 9) for client in range(3)}
+    lengths = {client: rng.randint(1, 50) for client in range(3)}
+    served = Counter[int]()
     left = dict.fromkeys(weight, 0)  # gangs that a client still has to submit, one after the other
     seen: dict[tuple[int, int], list[Fraction]] = {}
     for _ in range(60):
-        newcomer = data.draw(st.sampled_from([None, None, *weight]))
+        newcomer = rng.choice([None, None, *weight])
         if newcomer is not None and not left[newcomer]:
-            left[newcomer] = data.draw(st.integers(1, 12))
+            left[newcomer] = rng.randint(1, 12)
             world.offer(newcomer, range(2), lengths[newcomer], weight=weight[newcomer])
         for ticket in world.fill():
             client = ticket.client
+            served[client] += ticket.cost * 2
             left[client] -= 1
             if left[client]:
                 world.offer(client, range(2), lengths[client], weight=weight[client])
         for i, j in itertools.combinations(weight, 2):
             if left[i] and left[j]:
-                si, sj = (share(world, each, weight[each], world.order) for each in (i, j))
                 leads = seen.setdefault((i, j), [])
-                leads.append(si - sj)
+                leads.append(Fraction(served[i], weight[i]) - Fraction(served[j], weight[j]))
                 bound = Fraction(2 * lengths[i], weight[i]) + Fraction(2 * lengths[j], weight[j])
                 assert max(leads) - min(leads) <= bound + Fraction(1, 100)
             else:
@@ -152,18 +150,19 @@ def test_a_newcomer_does_not_wait_for_a_client_that_used_idle_devices() -> None:
 # --- whatever the policy: random work on overlapping places
 
 PLACES = [range(8), range(4), range(4, 8), range(2), range(2, 4), range(4, 6), range(1, 5), range(8, 12)]
-actions = st.lists(
-    st.tuples(
-        st.sampled_from(["offer", "offer", "offer", "finish", "ripen", "withdraw"]),
-        st.integers(0, 3),  # client
-        st.integers(0, len(PLACES) - 1),
-        costs,
-        st.integers(0, 3),  # priority, deadline, ripeness
-    ),
-    min_size=30,  # otherwise drawn lists are mostly too short to show anything
-    max_size=60,
-)
 Actions = list[tuple[str, int, int, int, int]]
+
+
+def drawn(rng: Random) -> Actions:
+    """What happens; client, place, cost; priority, deadline and ripeness."""
+    kinds = ("offer", "offer", "offer", "finish", "ripen", "withdraw")
+    return [
+        (rng.choice(kinds), rng.randrange(4), rng.randrange(len(PLACES)), rng.randint(1, 50), rng.randrange(4))
+        for _ in range(rng.randint(30, 60))
+    ]
+
+
+actions = randoms.map(drawn)
 
 
 def play(world: OrderWorld, script: Actions, watch: object = None) -> list[tuple[int, int]]:
@@ -344,21 +343,21 @@ def test_policies_that_do_not_prevent_it_may_starve_clients(policy: Policy) -> N
 
 @ALL
 @examples(25)
-@given(data=st.data(), window=windows)
-def test_clients_on_disjoint_devices_do_not_affect_each_other(
-    policy: type[Policy], data: st.DataObject, window: int
-) -> None:
+@given(rng=randoms, window=windows)
+def test_clients_on_disjoint_devices_do_not_affect_each_other(policy: type[Policy], rng: Random, window: int) -> None:
     """The gangs that enter on one half of the island do not depend on the other half."""
-    moves = st.lists(
-        st.tuples(st.sampled_from(["offer", "offer", "finish"]), st.integers(0, 2), st.integers(0, 2), costs),
-        min_size=10,
-        max_size=30,
-    )
-    scripts = {side: data.draw(moves, label=f"side {side}") for side in (0, 1)}
-    turns = data.draw(st.permutations([0] * len(scripts[0]) + [1] * len(scripts[1])))
+    scripts = [
+        [
+            (rng.choice(("offer", "offer", "finish")), rng.randrange(3), rng.randrange(3), rng.randint(1, 50))
+            for _ in range(rng.randint(10, 30))
+        ]
+        for _ in range(2)
+    ]
+    turns = [0] * len(scripts[0]) + [1] * len(scripts[1])
+    rng.shuffle(turns)
 
     def order(sides: tuple[int, ...]) -> list[int]:
-        world, left = (OrderWorld(policy, window, max_passes=2), {side: iter(scripts[side]) for side in scripts})
+        world, left = (OrderWorld(policy, window, max_passes=2), [iter(script) for script in scripts])
         for time, side in enumerate(turns):
             if side in sides:
                 what, client, place, cost = next(left[side])

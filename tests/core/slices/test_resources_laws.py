@@ -16,13 +16,7 @@ from core.slices.resources import BoundSlice, MustWait, Resources
 from tests.coordinates import device_at
 from tests.laws import examples
 
-
-def all_up(cluster: Cluster) -> Resources:
-    found = Resources(cluster)
-    for host in range(cluster.hosts):
-        found.host_joined(host)
-    return found
-
+from .test_resources import all_up
 
 KINDS: list[Literal["packed", "spread"]] = ["packed", "spread"]
 MESHES = [(), (), (2, 2), (1, 2), (2, 1), (2, 3), (4, 2)]

@@ -151,13 +151,6 @@ def test_a_sender_has_landed_with_its_last_byte_and_the_transfer_when_all_sender
     assert it.pool.out == 0
 
 
-def test_pieces_of_no_bytes_need_a_grant_but_no_credits() -> None:
-    it = machine()
-    assert open_recv(it, (1, 0, 0)) == to(1, Grant(T, 1, 0, 0))
-    assert receive(it, 1, Chunk(T, 1, 0, 0, 0, 0))[-1] == p.Received(T)
-    assert open_recv(it, transfer=8) == [p.Received(8)]
-
-
 def test_a_spoilt_sender_spoils_the_transfer_when_the_others_are_over_and_the_lowest_is_blamed() -> None:
     other = p.Blame("user", "other", host=2)
     for first, second in ((1, 2), (2, 1)):
@@ -170,12 +163,6 @@ def test_a_spoilt_sender_spoils_the_transfer_when_the_others_are_over_and_the_lo
         assert it.pool.out == 0
 
 
-def test_poison_may_come_before_the_receive_is_open() -> None:
-    it = machine()
-    assert receive(it, 1, Spoilt(T, 1, 0, BOOM)) == []
-    assert open_recv(it, (1, 0, 50)) == [p.Received(T, BOOM)]
-
-
 def test_a_dropped_receive_ends_and_its_senders_may_release_their_sources() -> None:
     it = machine()
     open_recv(it, (1, 0, 50))
@@ -185,13 +172,6 @@ def test_a_dropped_receive_ends_and_its_senders_may_release_their_sources() -> N
     assert receive(it, 1, Spoilt(T, 1, 0, BOOM)) == []
     assert receive(it, 1, Offer(T, 1, 0, ((0, 50),))) == to(1, Landed(T, 1, 0))
     assert drop(it) == []
-
-
-def test_a_transfer_dropped_before_it_opens_ends_as_it_opens() -> None:
-    it = machine()
-    receive(it, 1, Offer(T, 1, 0, ((0, 50),)))
-    assert drop(it) == to(1, Landed(T, 1, 0))
-    assert open_recv(it, (1, 0, 50)) == [p.Received(T, BOOM)]
 
 
 # --- sparse -----------------------------------------------------------------------------------------------
@@ -206,23 +186,6 @@ def test_a_sparse_receiver_learns_of_senders_by_their_offers_and_of_the_end_by_a
     assert expect(it, 3) == []
     receive(it, 6, Offer(T, 6, 0, ((1, 20),)))
     assert receive(it, 6, Chunk(T, 6, 0, 1, 0, 20))[1:] == [*to(6, Landed(T, 6, 0)), p.Received(T)]
-
-
-def test_count_and_offers_may_come_before_the_memory() -> None:
-    it = machine()
-    assert expect(it, 1) == []
-    assert receive(it, 5, Offer(T, 5, 0, ((9, 10),))) == []
-    assert open_recv(it, sparse=True) == to(5, Grant(T, 5, 0, 10))
-    assert receive(it, 5, Chunk(T, 5, 0, 9, 0, 10))[-1] == p.Received(T)
-
-
-def test_a_sparse_receive_with_a_count_of_zero_waits_for_nothing() -> None:
-    it = machine()
-    open_recv(it, sparse=True)
-    assert expect(it, 0) == [p.Received(T)]
-    other = machine()
-    expect(other, 0)
-    assert open_recv(other, sparse=True) == [p.Received(T)]
 
 
 def test_a_spoilt_sparse_exchange_ends_at_once_and_releases_all_others() -> None:

@@ -22,18 +22,3 @@ def test_a_view_names_one_shard_for_each_device_of_buffers_that_the_client_holds
         a.shard(whole, 0)
     assert made.run()
     drain(made)
-
-
-def test_views_that_were_called_while_the_controller_was_away_are_made_when_it_is_back() -> None:
-    made, a = begun()
-    whole = a.whole()
-    assert made.run()
-    made.cut("client a", "controller")
-    made.run_for(1_000_000)
-    view = a.shard(whole, 2)
-    run = a.run("read", one(2), view, PAIR)
-    made.mend("client a", "controller")
-    assert made.run()
-    assert run.good
-    assert view.ready
-    drain(made)

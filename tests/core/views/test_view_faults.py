@@ -136,30 +136,6 @@ def test_a_lost_host_takes_views_of_what_it_had_along_by_name() -> None:
     drain(made)
 
 
-def test_a_lost_device_takes_views_of_what_it_had_along() -> None:
-    made, a = begun(hosts=3)
-    whole = a.whole()
-    near = a.shard(whole, 0)
-    assert made.run()
-    made.lose_device(3)
-    assert made.run()
-    assert near.blame is not None
-    drain(made)
-
-
-def test_a_view_waits_while_its_slice_moves_and_lies_where_its_sources_are_made() -> None:
-    """Host 1 is lost before the sources have run: their runs are lowered again, elsewhere."""
-    made, a = begun(hosts=3)
-    pairs = a.four()
-    view = a.joined(*pairs)
-    got = a.a.get(view)
-    made.run_until(lambda: bool(made.machine.state.runs))
-    made.crash_host(1)
-    assert made.run()
-    assert got.right or view.blame is not None
-    drain(made)
-
-
 def test_after_its_slice_has_moved_an_array_is_viewed_where_it_lies() -> None:
     """Host 0 is lost, and the slice moves to hosts 1 and 2. What was made on its device 2 lies on its device 0 now."""
     made, a = begun(hosts=3)
@@ -178,21 +154,6 @@ def test_after_its_slice_has_moved_an_array_is_viewed_where_it_lies() -> None:
         "refused: view: buffer 4 has no shard on device 4 of slice 's[2]'; has a slice moved since the buffer was made?"
     )
     drain(made)
-
-
-def test_a_client_that_leaves_takes_its_views_and_their_sources_along() -> None:
-    made, a = begun()
-    b = made.client("b")
-    view = a.joined(*a.four())
-    a.shard(view, 1)
-    made.run_until(lambda: bool(made.machine.state.runs))
-    a.a.close()
-    assert made.run()
-    assert not any(used for host in made.fabric.hosts.values() for used in host.used.values())
-    assert len(made.machine.buffers) == len(made.machine.views) == 0
-    b.close()
-    assert made.run()
-    made.at_rest()
 
 
 # --- a controller that is restarted -------------------------------------------------------------------------

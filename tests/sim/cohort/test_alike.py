@@ -222,7 +222,7 @@ def stream_of(seed: int, travel: float) -> Stream:
 seeds = st.integers(0, 2**32)
 
 
-@examples(50)
+@examples(30)
 @given(seeds, seeds, st.sampled_from(["host", "device"]), st.sampled_from([0.0, 0.1, 1.0]))
 def test_on_each_host_it_does_what_an_executor_of_its_own_would_do(
     seed: int, delays: int, lane: str, travel: float

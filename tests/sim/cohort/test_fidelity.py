@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.model.program import Program
+from sim.cohort import history
 from sim.engine.jitter import Noise
 from tests.core.build import Build
 from tests.laws import examples
-from tests.sim import scene
+from tests.sim import fault_scene, move_scene, scene, wide_scene
 
 SEEDS = st.integers(0, 1 << 20)
 
 
-def assert_equal(drawn: scene.Scene, *, moves: bool) -> dict[str, Any]:
-    exact = scene.play(drawn, "exact", moves=moves)
-    cohort = scene.play(drawn, "cohort", moves=moves)
-    for what in exact:
-        assert cohort[what] == exact[what], f"seed {drawn.seed}: {what}"
+def assert_equal(drawn: scene.Scene, *, moves: bool) -> None:
+    exact = scene.assert_equal(drawn, moves=moves)
     assert exact["runs"] or drawn.troubles or not any(exact["heard"])
-    return exact
 
 
 @given(seed=SEEDS)
@@ -109,7 +106,17 @@ def test_another_seed_gives_other_jitter() -> None:
 
 
 @pytest.mark.full
-@given(seed=SEEDS, trouble=st.booleans())
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda seed: scene.draw(seed, troubles=TROUBLES if seed % 2 else ("slow",)), move_scene.draw, wide_scene.draw,
+        wide_scene.draw_mixed, fault_scene.draw, lambda seed: fault_scene.draw(seed, after=60),
+    ],
+)  # fmt: skip
+@given(seed=SEEDS)
 @settings(max_examples=200, deadline=None)
-def test_the_fidelities_agree_on_many_more_scenes(seed: int, trouble: bool) -> None:
-    assert_equal(scene.draw(seed, troubles=TROUBLES if trouble else ("slow",)), moves=True)
+def test_the_fidelities_agree_on_many_more_scenes(draw: Callable[[int], scene.Scene], seed: int) -> None:
+    """Checkpoints are made wherever one may be."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(history, "SPACING", 0)
+        scene.assert_equal(draw(seed))

@@ -9,14 +9,14 @@ import pytest
 
 from core.client.client_limits import Submitted
 from core.model.program import Program
-from core.protocol import effects as e
 from sim.engine.jitter import Noise
 from sim.hardware import load
 from sim.hardware.profiles import profile
 from sim.simulation import Simulation
 from tests.core.build import Build
+from tests.sim.scene import Caller, S, agree
 
-MANY, STEPS, S = 24, 12, 1_000_000_000
+MANY, STEPS = 24, 12
 LITERAL = bytes(16)
 
 
@@ -34,17 +34,10 @@ def alone() -> Program:
     return build.program(build.call("alone", "s", [build.arg("s", 4)], cost=20_000))
 
 
-class Trainer:
+class Trainer(Caller):
     def __init__(self, sim: Simulation, seed: int, donate: bool) -> None:
-        self.rng, self.donate = Random(seed), donate
-        self.heard: list[tuple[int, str]] = []
-        self.client = sim.client("trainer")
-        self.client.on_effect = self.hear
-        self.sim = sim
-
-    def hear(self, effect: e.Command) -> None:
-        if not isinstance(effect, e.Fill):  # a cohort's contents come in one piece
-            self.heard.append((self.sim.now, repr(effect)))
+        super().__init__(sim, "trainer", Random(seed))
+        self.donate = donate
 
     def live(self) -> Any:
         yield from self.call(lambda c, now: c.register(train(self.donate), now))
@@ -64,17 +57,13 @@ class Trainer:
             names = tuple(params)
             yield self.sim.env.timeout(self.rng.choice((0, 50_000, 300_000)))
 
-    def call(self, act: Any) -> Any:
-        yield from self.client.turn()
-        return self.client.act(act)
-
 
 def play(fidelity: Any, seed: int, donate: bool, noise: Noise) -> dict[str, Any]:
     sim = Simulation(load("B", hosts=4), profile=profile("seaway"), fidelity=fidelity, seed=seed, noise=noise)
     trainer = Trainer(sim, seed, donate)
     sim.env.process(trainer.live())
     sim.run(until=S)
-    ends = [said for _, said in trainer.heard if e.RunEnded.__name__ in said]
+    ends = [said for _, said in trainer.heard if "RunEnded" in said]
     assert len(ends) >= STEPS
     return {
         "heard": trainer.heard, "order": sim.controller.order.whole(), "runs": list(sim.trace.rows("runs")),
@@ -86,4 +75,4 @@ def play(fidelity: Any, seed: int, donate: bool, noise: Noise) -> dict[str, Any]
 @pytest.mark.parametrize("donate", [False, True], ids=["kept", "donated"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_steps_of_many_arrays_take_the_same_time(seed: int, donate: bool, noise: Noise) -> None:
-    assert play("cohort", seed, donate, noise) == play("exact", seed, donate, noise)
+    agree(lambda fidelity: play(fidelity, seed, donate, noise), f"seed {seed}")

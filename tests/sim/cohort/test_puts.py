@@ -11,17 +11,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core.client.client_limits import Blocked
 from core.controller import Config
 from core.model.program import Program, Value
-from core.protocol import effects as e
 from sim.hardware import load
 from sim.hardware.profiles import profile
 from sim.simulation import Fault, Simulation
 from tests.core.build import Build
 from tests.laws import examples
+from tests.sim.scene import MS, US, Caller, S, agree, rows
 
-US, MS, S = 1_000, 1_000_000, 1_000_000_000
 STATE = bytes(16)
 
 
@@ -56,23 +54,10 @@ class Loading:
         return build.program(build.output(0))
 
 
-class Loader:
-    """A client."""
-
+class Loader(Caller):
     def __init__(self, sim: Simulation, drawn: Loading, number: int) -> None:
-        self.sim, self.drawn = sim, drawn
-        self.rng = Random(drawn.seed * 31 + number)
-        self.heard: list[tuple[int, str]] = []
-        self.open: dict[int, None] = {}
-        self.over = False
-        self.client = sim.client(f"c{number}")
-        self.client.on_effect = self.hear
-
-    def hear(self, effect: e.Command) -> None:
-        if not isinstance(effect, e.Fill):  # a cohort's contents come in one piece
-            self.heard.append((self.sim.now, repr(effect)))
-        if isinstance(effect, e.RunEnded):
-            self.open.pop(effect.run, None)
+        super().__init__(sim, f"c{number}", Random(drawn.seed * 31 + number))
+        self.drawn = drawn
 
     def live(self) -> Any:
         for program in self.drawn.programs:
@@ -87,10 +72,9 @@ class Loader:
         if self.rng.random() < 0.2:  # it leaves, and does not wait for what it has called
             yield self.sim.env.timeout(0 if self.drawn.hasty else 20 * MS)  # contents come, runs may go on
             yield from self.call(lambda c, now: c.close(now))
+            self.over = True
         else:
-            while self.open:
-                yield self.sim.env.timeout(50 * US)
-        self.over = True
+            yield from self.all_ended()
 
     def step(self, number: int, program: Program) -> Any:
         batch, where = program.args[1], program.slices[0]
@@ -114,14 +98,6 @@ class Loader:
             yield from self.call(lambda c, now, shard=shard: c.get(buffer, now, shard))
             yield self.sim.env.timeout(self.rng.choice((0, 0, 30, 400)) * US)
 
-    def call(self, act: Any) -> Any:
-        while True:
-            yield from self.client.turn()
-            result = self.client.act(act)
-            if not isinstance(result, Blocked):
-                return result
-            yield self.sim.env.timeout(20 * US)
-
 
 def _here(value: Value) -> Value:
     return Value(value.shape, value.dtype, 0, value.sharding)
@@ -140,32 +116,17 @@ def played(drawn: Loading, fidelity: Any, faults: Sequence[Fault] = ()) -> dict[
     sim.run(until=lambda: all(loader.over for loader in loaders) or sim.now > 20 * S)
     assert all(loader.over for loader in loaders)
     sim.run(until=sim.now + 5 * MS)  # contents that nobody waits for
-    known = ("hosts", "ends")
     return {
-        "heard": [loader.heard for loader in loaders],
-        "order": sim.controller.order.whole(),
-        **{
-            table: [{name: value for name, value in row.items() if name not in known} for row in sim.trace.rows(table)]
-            for table in ("gangs", "transfers", "runs")
-        },
-    }
+        "heard": [loader.heard for loader in loaders], "order": sim.controller.order.whole(),
+        **rows(sim, "gangs", "transfers", "runs"),
+    }  # fmt: skip
 
 
+@pytest.mark.parametrize("curious", [False, True])
 @given(seed=st.integers(0, 1 << 20))
 @examples(15)
-def test_an_array_at_each_call_comes_at_the_same_time(seed: int) -> None:
-    drawn = Loading(seed)
-    exact, cohort = played(Loading(seed), "exact"), played(drawn, "cohort")
-    for what in exact:
-        assert cohort[what] == exact[what], f"seed {seed}: {what}"
-
-
-@given(seed=st.integers(0, 1 << 20))
-@examples(15)
-def test_single_shards_are_got_at_the_same_time(seed: int) -> None:
-    exact, cohort = (played(Loading(seed, curious=True), fidelity) for fidelity in ("exact", "cohort"))
-    for what in exact:
-        assert cohort[what] == exact[what], f"seed {seed}: {what}"
+def test_an_array_at_each_call_comes_at_the_same_time_and_so_do_single_shards_of_it(curious: bool, seed: int) -> None:
+    agree(lambda fidelity: played(Loading(seed, curious=curious), fidelity), f"seed {seed}")
 
 
 def crash(drawn: Loading, at: int) -> list[Fault]:
@@ -176,12 +137,8 @@ def crash(drawn: Loading, at: int) -> list[Fault]:
 @pytest.mark.parametrize("curious", [False, True])
 @pytest.mark.parametrize(("seed", "at"), [(3, 3), (12, 20), (21, 40), (30, 3_600_000)])
 def test_a_crash_that_was_announced_finds_them_at_the_same_time(seed: int, at: int, curious: bool) -> None:
-    drawn = Loading(seed, curious=curious)
-    exact, cohort = (
-        played(Loading(seed, curious=curious), fidelity, crash(drawn, at * MS)) for fidelity in ("exact", "cohort")
-    )
-    for what in exact:
-        assert cohort[what] == exact[what], f"seed {seed}: {what}"
+    faults = crash(Loading(seed, curious=curious), at * MS)
+    agree(lambda fidelity: played(Loading(seed, curious=curious), fidelity, faults), f"seed {seed}")
 
 
 def test_a_put_under_way_at_a_crash_ends_at_the_same_time() -> None:

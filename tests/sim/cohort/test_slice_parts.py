@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.client.client import Client
@@ -30,35 +29,16 @@ MS = 1_000_000
 HOUR = 3600 * 1_000 * MS
 
 
-def assert_equal(drawn: scene.Scene) -> None:
-    exact, cohort = scene.play(drawn, "exact"), scene.play(drawn, "cohort")
-    for what in exact:
-        assert cohort[what] == exact[what], f"seed {drawn.seed}: {what}"
-
-
 @given(seed=SEEDS, hosts=st.sampled_from([4, 8, 16]), kind=st.sampled_from(["overlapping", "slices"]))
 @examples(8)
 def test_programs_on_many_slices_take_the_same_time(seed: int, hosts: int, kind: str) -> None:
-    assert_equal(wide_scene.draw(seed, kind=kind, hosts=hosts))
-
-
-def mixed(seed: int) -> scene.Scene:
-    """Programs on overlapping slices, which keep their results and give them to later calls, beside programs on all
-    hosts, puts and pipelines, with little memory."""
-    rng = Random(f"mixed {seed}")
-    drawn = wide_scene.draw(seed, kind="overlapping", hosts=rng.choice((4, 6, 8)))
-    other = wide_scene.draw(seed, kind=rng.choice(("steps", "sharded", "pipeline")), hosts=drawn.hosts)
-    if rng.random() < 0.7:
-        drawn.programs += other.programs
-    drawn.devices_per_host = other.devices_per_host
-    drawn.feeds, drawn.acts = 0.7, rng.randint(6, 24)
-    return drawn
+    scene.assert_equal(wide_scene.draw(seed, kind=kind, hosts=hosts))
 
 
 @given(seed=SEEDS)
-@examples(6)
+@examples(4)
 def test_beside_other_programs_they_take_the_same_time(seed: int) -> None:
-    assert_equal(mixed(seed))
+    scene.assert_equal(wide_scene.draw_mixed(seed))
 
 
 @given(seed=SEEDS)
@@ -66,14 +46,7 @@ def test_beside_other_programs_they_take_the_same_time(seed: int) -> None:
 def test_slices_of_which_nothing_is_left_are_forgotten_at_any_time(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slice_parts, "KEPT", 0)
-        assert_equal(mixed(seed))
-
-
-@pytest.mark.full
-@given(seed=SEEDS)
-@settings(max_examples=200, deadline=None)
-def test_beside_other_programs_they_take_the_same_time_in_many_more_scenes(seed: int) -> None:
-    assert_equal(mixed(seed))
+        scene.assert_equal(wide_scene.draw_mixed(seed))
 
 
 # --- who is told what -------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.client.client import Client
@@ -21,6 +21,7 @@ from sim.simulation.simulation import Simulation
 from tests.core.build import Build, chain
 from tests.laws import examples
 from tests.sim import fault_scene
+from tests.sim.fault_scene import steady
 from tests.sim.simulation.test_takeover import assert_equal
 
 MS = 1_000_000
@@ -34,13 +35,6 @@ def test_what_comes_long_after_faults_takes_the_same_time_in_both_fidelities(see
     assert_equal(fault_scene.draw(seed, after=30))
 
 
-@pytest.mark.full
-@given(seed=SEEDS)
-@settings(max_examples=200, deadline=None)
-def test_what_comes_long_after_faults_takes_the_same_time_in_many_more_scenes(seed: int) -> None:
-    assert_equal(fault_scene.draw(seed, after=60))
-
-
 @pytest.mark.parametrize("hosts", [16, 64])
 def test_what_comes_after_a_crash_takes_the_same_time_on_more_hosts(hosts: int) -> None:
     drawn = fault_scene.draw(3, kinds=("crash_host",), hosts=hosts, wide=True)
@@ -52,21 +46,7 @@ def test_what_comes_after_a_crash_takes_the_same_time_on_more_hosts(hosts: int) 
 
 
 def simulation(*faults: Fault, devices: int = 16) -> Simulation:
-    """An island of 4 hosts on which a client always has gangs under way, and begins anew when some are lost."""
-    sim = Simulation(
-        load("B", hosts=4, devices_per_host=4), policy=Fifo, profile=profile("seaway"), faults=faults, times=QUICK
-    )
-    client = sim.client("a")
-    program = client.call(lambda c, now: c.register(chain(1, devices), now))
-
-    def calls() -> Any:
-        while True:
-            yield from client.turn()
-            client.act(lambda c, now: c.submit(program, (bytes(4 * devices),), now))  # type: ignore[arg-type]
-            yield sim.env.timeout(MS // 2)
-
-    sim.env.process(calls())
-    return sim
+    return steady(*faults, programs=[chain(1, devices)], times=QUICK)
 
 
 REPAIRED = {

@@ -5,21 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core.model.program import SliceSpec
-from core.schedule.policy import Fifo
 from sim.cohort import history
 from sim.cohort.history import OrderLeft
-from sim.hardware.profiles import profile
-from sim.hardware.setups import load
 from sim.simulation import takeover
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
-from tests.core.build import Build, chain
+from tests.core.build import Build
 from tests.laws import examples
 from tests.sim import fault_scene, scene
+from tests.sim.fault_scene import steady
 
 MS = 1_000_000
 SEEDS = st.integers(0, 1 << 20)
@@ -27,12 +24,9 @@ SEEDS = st.integers(0, 1 << 20)
 
 def assert_equal(drawn: scene.Scene, spacing: int = 0) -> None:
     """`spacing`: of checkpoints; 0: wherever one may be."""
-    exact = scene.play(drawn, "exact")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(history, "SPACING", spacing)
-        cohort = scene.play(drawn, "cohort")
-    for what in exact:
-        assert cohort[what] == exact[what], f"seed {drawn.seed}: {what}, {drawn.faults}"
+        scene.assert_equal(drawn)
 
 
 @given(seed=SEEDS)
@@ -67,34 +61,11 @@ def test_a_crash_takes_the_same_time_on_more_hosts(hosts: int) -> None:
     assert_equal(drawn)
 
 
-@pytest.mark.full
-@given(seed=SEEDS)
-@settings(max_examples=200, deadline=None)
-def test_any_checkpoint_will_do_in_many_more_scenes(seed: int) -> None:
-    assert_equal(fault_scene.draw(seed))
-
-
 # --- what is played again -------------------------------------------------------------------------------------
 
 
-def simulation(*faults: Fault) -> tuple[Simulation, Any]:
-    """An island of 4 hosts on which a client always has four gangs under way."""
-    sim = Simulation(load("B", hosts=4, devices_per_host=4), policy=Fifo, profile=profile("seaway"), faults=faults)
-    client = sim.client("a")
-    program = client.call(lambda c, now: c.register(chain(1, 16), now))
-
-    def calls() -> Any:
-        while True:
-            yield from client.turn()
-            client.act(lambda c, now: c.submit(program, (bytes(64),), now))  # type: ignore[arg-type]
-            yield sim.env.timeout(MS // 2)
-
-    sim.env.process(calls())
-    return sim, client
-
-
 def test_an_island_is_a_cohort_until_its_fault_falls_due() -> None:
-    sim, _ = simulation(Fault(50 * MS, "crash_host", 2))
+    sim = steady(Fault(50 * MS, "crash_host", 2))
     sim.run(until=50 * MS - 1)
     assert list(sim.islands) == [0]
     assert not sim.lone_hosts
@@ -119,7 +90,7 @@ def orders_played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("at", [40, 160])
 def test_what_is_played_again_does_not_grow_with_what_was_before(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     played = orders_played(monkeypatch)
-    sim, _ = simulation(Fault(at * MS, "crash_host", 2))
+    sim = steady(Fault(at * MS, "crash_host", 2))
     sim.run(until=at * MS)
     assert len(sim.trace) > at
     assert 0 < played[0] <= 4 * history.SPACING
@@ -141,25 +112,11 @@ def test_what_is_played_again_does_not_grow_while_one_gang_is_under_way(monkeypa
 
 def beside_a_long_gang(*faults: Fault, fidelity: Any) -> Simulation:
     """Half of an island's hosts run one gang all the time, and the other half many."""
-    sim = Simulation(
-        load("B", hosts=4, devices_per_host=4), policy=Fifo, profile=profile("seaway"), faults=faults, fidelity=fidelity
-    )
-    client = sim.client("a")
+    programs = []
     for name, cost in (("long", 10_000 * MS), ("short", MS // 10)):
-        build = Build(name)
-        build.slices.append(SliceSpec(name, 8))
-        made = build.program(build.call(name, name, [build.arg(name, 8)], cost=cost))
-        client.call(lambda c, now, made=made: c.register(made, now))  # type: ignore[misc]
-    client.call(lambda c, now: c.submit(1, (bytes(32),), now))
-
-    def calls() -> Any:
-        while True:
-            yield from client.turn()
-            client.act(lambda c, now: c.submit(2, (bytes(32),), now))
-            yield sim.env.timeout(MS // 2)
-
-    sim.env.process(calls())
-    return sim
+        build = Build(name, **{name: 8})
+        programs.append(build.program(build.call(name, name, [build.arg(name, 8)], cost=cost)))
+    return steady(*faults, programs=programs, fidelity=fidelity)
 
 
 def ended_gangs(sim: Simulation) -> list[tuple[int, int, int]]:
@@ -168,7 +125,7 @@ def ended_gangs(sim: Simulation) -> list[tuple[int, int, int]]:
 
 
 def test_nobody_hears_again_what_is_played_again() -> None:
-    (sim, _), (other, _) = simulation(Fault(500 * MS, "crash_host", 2)), simulation()
+    sim, other = steady(Fault(500 * MS, "crash_host", 2)), steady()
     sim.clock.at(60 * MS, sim.take_over, 0)
     sim.run(until=60 * MS)
     assert not sim.islands
@@ -188,14 +145,14 @@ def test_where_no_checkpoint_can_be_made_hosts_are_simulated_one_by_one_before_i
         take_over(self, island)
 
     monkeypatch.setattr(Simulation, "take_over", noted)
-    (sim, _), (other, _) = simulation(Fault(500 * MS, "crash_host", 2)), simulation()
+    sim, other = steady(Fault(500 * MS, "crash_host", 2)), steady()
     assert ended_gangs(sim) == ended_gangs(other)
     assert moments
     assert moments[0] < 60 * MS
 
 
 def test_a_fault_that_comes_unannounced_to_an_island_with_announced_faults_is_taken_in() -> None:
-    sim, _ = simulation(Fault(500 * MS, "crash_host", 2))
+    sim = steady(Fault(500 * MS, "crash_host", 2))
     sim.run(until=20 * MS)
     sim.trouble.crash_host(1)
     assert not sim.lone_hosts[1].alive

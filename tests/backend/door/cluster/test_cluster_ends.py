@@ -16,7 +16,7 @@ from backend.admin.children import environment
 from experiments.bench.frame.deployed import Deployed
 from experiments.bench.frame.door_server import Door, on_cluster, opened
 
-from ..jax_programs import JaxProgram, compiling, held, program, running, until
+from ..jax_programs import JaxProgram, await_nothing_held, compiling, held, program, running, until
 from ..program_runs import DEVICES
 
 LEASE = ["--lease", "3"]
@@ -148,7 +148,9 @@ say(float(jax.jit(other)(held[0] * 0)[0, 0]))
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("agents", [["--trust-clients"], []], ids=["in the agent", "in its checker"])
+@pytest.mark.parametrize(
+    "agents", [["--trust-clients"], ["--no-trust-clients"]], ids=["in the agent", "in its checker"]
+)
 def test_what_a_dead_program_wanted_compiled_does_not_hold_up_others(agents: list[str]) -> None:
     """It would take much longer than anybody waits here."""
     with on_cluster(controller=LEASE, agents=agents) as (cluster, door):
@@ -162,7 +164,7 @@ def test_what_a_dead_program_wanted_compiled_does_not_hold_up_others(agents: lis
                 assert found.process.poll() is None
                 found.end()
                 assert other.line() == "3.0", other.errors()
-        until(lambda: not any(held(cluster).values()), lambda: f"{held(cluster)}")
+        await_nothing_held(cluster)
 
 
 @pytest.mark.full
@@ -255,14 +257,4 @@ def test_a_session_outlives_a_restart_of_the_controller(tmp_path: Path) -> None:
         found.go_on()
         assert found.until("then").startswith("then ")
         assert found.process.wait(60) == 0
-        until(lambda: not any(held(cluster).values()), lambda: f"{held(cluster)}")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("what", UNDER_WAY)
-def test_a_controller_that_stays_away_ends_what_waits_after_a_minute(what: str, tmp_path: Path) -> None:
-    with on_cluster(controller=LEASE) as (cluster, door), program(CATCHES[what], door.env, TIMES) as found:
-        begun(found, cluster, UNDER_WAY[what][1])
-        cluster.controller.process.kill()
-        assert found.line(120).startswith("UNAVAILABLE: the controller has been out of reach for 60 s")
-        assert found.line().startswith("no more: UNAVAILABLE")
+        await_nothing_held(cluster)

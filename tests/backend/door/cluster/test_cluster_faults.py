@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import grpc
@@ -28,6 +28,7 @@ from core.protocol import CONTROLLER, Blame, Disconnected
 from core.protocol import effects as e
 from core.protocol import messages as m
 
+from ...cluster import wait_until
 from ..cluster_rig import ClusterRig, Told
 from ..session_rig import SessionRig
 
@@ -35,80 +36,69 @@ DESCRIBED = Described(small(1, 2, 1), ("cpu",), 3_000_000_000, "")
 GONE = StatusError(StatusCode.UNAVAILABLE, "the controller is gone")
 
 
-def drive(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 30))
-
-
 # --- which fault --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", ["host-lost", "host-left", "restart", "world", "lost", "client-lost"])
-def test_what_the_cluster_lost_is_data_loss_and_says_what_it_was(code: str) -> None:
-    fault = fault_of_blame(Blame(code, "host 1 is gone", "step", host=1))
-    assert fault.code == StatusCode.DATA_LOSS
-    assert fault.text == f"[{code}] host 1 is gone (program 'step', host 1)"
-
-
 @pytest.mark.parametrize(
-    ("code", "status"),
+    ("codes", "status"),
     [
-        ("user", "INTERNAL"), ("code", "INTERNAL"), ("refused", "INVALID_ARGUMENT"), ("cancelled", "CANCELLED"),
-        ("no-memory", "RESOURCE_EXHAUSTED"), ("timeout", "DEADLINE_EXCEEDED"),
+        (("host-lost", "host-left", "restart", "world", "lost", "client-lost"), "DATA_LOSS"),
+        (("user", "code"), "INTERNAL"), (("refused",), "INVALID_ARGUMENT"), (("cancelled",), "CANCELLED"),
+        (("no-memory",), "RESOURCE_EXHAUSTED"), (("timeout",), "DEADLINE_EXCEEDED"),
     ],
 )  # fmt: skip
-def test_other_faults_are_no_data_loss(code: str, status: str) -> None:
-    fault = fault_of_blame(Blame(code, "it went wrong"))
-    assert (StatusCode.Name(fault.code), fault.text) == (status, f"[{code}] it went wrong")
+def test_what_the_cluster_lost_is_data_loss_and_nothing_else_is_and_all_say_what_it_was(
+    codes: tuple[str, ...], status: str
+) -> None:
+    for code in codes:
+        fault = fault_of_blame(Blame(code, "host 1 is gone", "step", host=1))
+        assert (StatusCode.Name(fault.code), fault.text) == (
+            status, f"[{code}] host 1 is gone (program 'step', host 1)",
+        )  # fmt: skip
 
 
 # --- waits --------------------------------------------------------------------------------------------------------
 
 
-def test_a_question_to_hosts_ends_when_the_session_is_over_and_none_begins_after() -> None:
-    async def work() -> None:
-        rig = ClusterRig()
-        answers: list[Any] = []
+async def test_a_question_to_hosts_ends_when_the_session_is_over_and_none_begins_after() -> None:
+    rig = ClusterRig()
+    answers: list[Any] = []
 
-        async def asked() -> None:
-            rig.programs.begin(
-                rig.programs.ask(StableHLOCode(b"", b"", "platform"), "devices", (0,)), answers.append, answers.append
-            )
-            for _ in range(5):
-                await asyncio.sleep(0)
+    async def asked() -> None:
+        rig.programs.begin(
+            rig.programs.ask(StableHLOCode(b"", b"", "platform"), "devices", (0,)), answers.append, answers.append
+        )
+        for _ in range(5):
+            await asyncio.sleep(0)
 
-        await asked()
-        assert isinstance(rig.calls()[0], m.Register)
-        assert answers == []
-        rig.link.failed(GONE)
-        assert rig.link.closed
-        await asked()
-        assert [each.text for each in answers] == [GONE.text] * 2
-        assert not any(isinstance(call, m.Register) for call in rig.calls())
-
-    drive(work())
+    await asked()
+    assert isinstance(rig.calls()[0], m.Register)
+    assert answers == []
+    rig.link.failed(GONE)
+    assert rig.link.closed
+    await asked()
+    assert [each.text for each in answers] == [GONE.text] * 2
+    assert not any(isinstance(call, m.Register) for call in rig.calls())
 
 
-def test_whatever_goes_wrong_while_a_program_is_compiled_is_an_answer() -> None:
-    async def work() -> None:
-        rig, answers = ClusterRig(), Told()
+async def test_whatever_goes_wrong_while_a_program_is_compiled_is_an_answer() -> None:
+    rig, answers = ClusterRig(), Told()
 
-        async def broken() -> None:
-            raise KeyError("what")
+    async def broken() -> None:
+        raise KeyError("what")
 
-        rig.programs.begin(broken(), answers, answers)
-        await asyncio.sleep(0.01)
-        (fault,) = answers
-        assert fault.code == StatusCode.INTERNAL
-        assert "KeyError" in fault.text
-
-    drive(work())
+    rig.programs.begin(broken(), answers, answers)
+    await asyncio.sleep(0.01)
+    (fault,) = answers
+    assert fault.code == StatusCode.INTERNAL
+    assert "KeyError" in fault.text
 
 
 @pytest.mark.parametrize("wrong", [GONE, KeyError("what")])
 def test_a_call_that_cannot_be_made_fails_alone_and_holds_up_nothing(
     monkeypatch: pytest.MonkeyPatch, wrong: Exception
 ) -> None:
-    rig, told = ClusterRig(), Told()
+    rig = ClusterRig()
     step = rig.executable()
 
     def broken(*_: object) -> int:
@@ -117,7 +107,7 @@ def test_a_call_that_cannot_be_made_fails_alone_and_holds_up_nothing(
     with monkeypatch.context() as broken_for_now:
         broken_for_now.setattr(Client, "put", broken)
         lost = rig.large()
-    rig.devices.when_ready(rig.run(step, lost), told)
+    told = rig.told(*rig.run(step, lost))
     assert len(told) == 1
     assert str(wrong) in told[0].text
     rig.run(step, rig.large())
@@ -125,11 +115,11 @@ def test_a_call_that_cannot_be_made_fails_alone_and_holds_up_nothing(
 
 
 def test_a_client_that_core_has_closed_is_unavailable_before_the_session_hears_why() -> None:
-    rig, told = ClusterRig(), Told()
+    rig = ClusterRig()
     step, x = rig.executable(), rig.large()
     rig.link.client.close(0)
     rig.link.client.handle(Disconnected(CONTROLLER, "gone"), 0)
-    rig.devices.when_ready(rig.run(step, x), told)
+    told = rig.told(*rig.run(step, x))
     assert told[0].code == StatusCode.UNAVAILABLE
 
 
@@ -171,85 +161,66 @@ def link_of(head: Head, name: str = "ann") -> RemoteLink:
     return RemoteLink(head, DESCRIBED, name, 1, 0)
 
 
-async def until(true: Callable[[], object]) -> None:
-    while not true():
-        await asyncio.sleep(0.005)
-
-
-def test_a_controller_that_stays_away_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_controller_that_stays_away_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_link, "PATIENCE", 0.05)
     monkeypatch.setattr(cluster_link, "LOOK", 0.01)
-
-    async def work() -> None:
-        head, faults = HeadOfNobody(), list[StatusError]()
-        link = link_of(head)
-        link.failed = faults.append
-        await until(lambda: faults)
-        assert faults[0].code == StatusCode.UNAVAILABLE
-        assert "the controller has been out of reach for" in faults[0].text
-        await link.closed()
-        await head.close()
-
-    drive(work())
+    head, faults = HeadOfNobody(), list[StatusError]()
+    link = link_of(head)
+    link.failed = faults.append
+    await wait_until(lambda: faults)
+    assert faults[0].code == StatusCode.UNAVAILABLE
+    assert "the controller has been out of reach for" in faults[0].text
+    await link.closed()
+    await head.close()
 
 
-def test_a_session_that_is_over_says_so_before_its_runs_end() -> None:
-    async def work() -> None:
-        head, said = HeadOfNobody(), list[Any]()
-        link = link_of(head)
-        link.heard, link.failed = said.append, said.append
-        link._note(e.LogLine("the controller said goodbye: it ends"))
-        link.remote.act(lambda client, now: client.close(now))
-        link._note(e.RunEnded(1, Blame("client-lost", "the session was closed")))
-        await until(lambda: len(said) > 2)
-        assert isinstance(said[0], StatusError)
-        assert said[0].code == StatusCode.UNAVAILABLE
-        assert "the controller said goodbye: it ends" in said[0].text
-        await link.closed()
-        await head.close()
-
-    drive(work())
+async def test_a_session_that_is_over_says_so_before_its_runs_end() -> None:
+    head, said = HeadOfNobody(), list[Any]()
+    link = link_of(head)
+    link.heard, link.failed = said.append, said.append
+    link._note(e.LogLine("the controller said goodbye: it ends"))
+    link.remote.act(lambda client, now: client.close(now))
+    link._note(e.RunEnded(1, Blame("client-lost", "the session was closed")))
+    await wait_until(lambda: len(said) > 2)
+    assert isinstance(said[0], StatusError)
+    assert said[0].code == StatusCode.UNAVAILABLE
+    assert "the controller said goodbye: it ends" in said[0].text
+    await link.closed()
+    await head.close()
 
 
-def test_code_is_left_with_a_controller_that_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_code_is_left_with_a_controller_that_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_link, "LOOK", 0.01)
-
-    async def work() -> None:
-        head = HeadOfNobody([grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED])
-        link = link_of(head)
-        await link.keep(b"code")
-        assert head.asked == 3
-        head.refusals = [grpc.StatusCode.RESOURCE_EXHAUSTED]
-        with pytest.raises(StatusError, match="did not take the program's code: it is away") as refused:
-            await link.keep(b"more")
-        assert refused.value.code == StatusCode.RESOURCE_EXHAUSTED
-        await link.closed()
-        await head.close()
-
-    drive(work())
+    head = HeadOfNobody([grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED])
+    link = link_of(head)
+    await link.keep(b"code")
+    assert head.asked == 3
+    head.refusals = [grpc.StatusCode.RESOURCE_EXHAUSTED]
+    with pytest.raises(StatusError, match="did not take the program's code: it is away") as refused:
+        await link.keep(b"more")
+    assert refused.value.code == StatusCode.RESOURCE_EXHAUSTED
+    await link.closed()
+    await head.close()
 
 
 def source_of(head: Any) -> RemoteSource:
     return RemoteSource(head, DESCRIBED, ServedCluster("127.0.0.1:1", Access(), 2))
 
 
-def test_a_door_forgets_code_with_the_last_session_that_has_it() -> None:
-    async def work() -> None:
-        head = HeadOfNobody()
-        source = source_of(head)
-        first, second = (link_of(head, name) for name in ("ann", "bob"))
-        source._links |= {first, second}
-        for link, code in ((first, b"both"), (second, b"both"), (first, b"ann's")):
-            await link.keep(code)
-        source._gone(first)
-        assert set(head._kept) == {hash_of(b"both")}
-        source._gone(second)
-        assert not head._kept
-        for link in (first, second):
-            await link.closed()
-        await head.close()
-
-    drive(work())
+async def test_a_door_forgets_code_with_the_last_session_that_has_it() -> None:
+    head = HeadOfNobody()
+    source = source_of(head)
+    first, second = (link_of(head, name) for name in ("ann", "bob"))
+    source._links |= {first, second}
+    for link, code in ((first, b"both"), (second, b"both"), (first, b"ann's")):
+        await link.keep(code)
+    source._gone(first)
+    assert set(head._kept) == {hash_of(b"both")}
+    source._gone(second)
+    assert not head._kept
+    for link in (first, second):
+        await link.closed()
+    await head.close()
 
 
 @pytest.mark.parametrize(
@@ -259,22 +230,19 @@ def test_a_door_forgets_code_with_the_last_session_that_has_it() -> None:
         (KeyError("what"), "the session could not be opened: KeyError: 'what'"),
     ],
 )
-def test_a_session_that_cannot_be_opened_says_why_and_leaves_nothing(wrong: Exception, says: str) -> None:
-    async def work() -> None:
-        head, rig = HeadOfNobody(), SessionRig()
+async def test_a_session_that_cannot_be_opened_says_why_and_leaves_nothing(wrong: Exception, says: str) -> None:
+    head, rig = HeadOfNobody(), SessionRig()
 
-        async def refused(blobs: Iterable[bytes]) -> None:
-            raise wrong
+    async def refused(blobs: Iterable[bytes]) -> None:
+        raise wrong
 
-        head.keep = refused  # type: ignore[method-assign]
-        sessions = ClusterSessions(source_of(head), ())
-        rig.session = sessions(Version(25, 6), b"", rig)
-        init = rig.ask("init")
-        await until(lambda: rig.sent)
-        assert says in rig.answer(init).response_metadata.status.message
-        await until(lambda: not sessions._links)
-        assert not sessions._names
-        await sessions.end()
-        await head.close()
-
-    drive(work())
+    head.keep = refused  # type: ignore[method-assign]
+    sessions = ClusterSessions(source_of(head), ())
+    rig.session = sessions(Version(25, 6), b"", rig)
+    init = rig.ask("init")
+    await wait_until(lambda: rig.sent)
+    assert says in rig.answer(init).response_metadata.status.message
+    await wait_until(lambda: not sessions._links)
+    assert not sessions._names
+    await sessions.end()
+    await head.close()

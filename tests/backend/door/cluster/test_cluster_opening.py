@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from pathlib import Path
 
@@ -37,27 +36,22 @@ async def refusal(address: str, access: Access = TOKEN, **options: object) -> st
     return str(refused.value)
 
 
-def test_a_controller_that_is_not_there_is_named() -> None:
+async def test_a_controller_that_is_not_there_is_named() -> None:
     address = free_address()
-    assert f"no controller answers at {address} (waited 0.5 s)" in asyncio.run(refusal(address, wait=0.5))
+    assert f"no controller answers at {address} (waited 0.5 s)" in await refusal(address, wait=0.5)
 
 
-def test_a_wrong_token_is_named(tmp_path: Path) -> None:
-    async def scene() -> str:
-        async with cluster(tmp_path, agents=False, access=TOKEN) as found:
-            return await refusal(found.server.address, Access("guess"))
-
-    assert "refused our credentials" in (said := asyncio.run(scene()))
+async def test_a_wrong_token_is_named(tmp_path: Path) -> None:
+    async with cluster(tmp_path, agents=False, access=TOKEN) as found:
+        said = await refusal(found.server.address, Access("guess"))
+    assert "refused our credentials" in said
     assert "--token-file" in said
     assert "guess" not in said
 
 
-def test_devices_that_only_take_time_are_no_devices_for_jax(tmp_path: Path) -> None:
-    async def scene() -> str:
-        async with cluster(tmp_path) as found:
-            return await refusal(found.server.address, Access())
-
-    assert "only take time" in asyncio.run(scene())
+async def test_devices_that_only_take_time_are_no_devices_for_jax(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        assert "only take time" in await refusal(found.server.address, Access())
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from backend.door.cluster.cluster_arrays import ClusterArray, ClusterArrays
+from backend.door.cluster.cluster_arrays import ClusterArrays
 from backend.door.protocol.ifrt_messages import StatusCode
 from core.client import Limits
 from core.model import Range, ranges
 from core.protocol import Blame
 from core.protocol import messages as m
 
-from ..cluster_rig import HOST_LOST, ClusterRig, Told
+from ..cluster_rig import HOST_LOST, ClusterRig
 
 SHAPES = [(128, 64)] * 10
 
@@ -45,12 +44,6 @@ def submits(rig: ClusterRig) -> list[Any]:
     return [call for call in rig.calls() if isinstance(call, m.Submit)]
 
 
-def told_of(rig: ClusterRig, refs: Any) -> Told:
-    told = Told()
-    rig.devices.when_ready(refs, told)
-    return told
-
-
 def test_a_step_names_the_results_of_the_last_one_as_one(rig: ClusterRig) -> None:
     made, step = first_of(rig), step_of(rig)
     again: Any = rig.run(step, made)
@@ -58,11 +51,6 @@ def test_a_step_names_the_results_of_the_last_one_as_one(rig: ClusterRig) -> Non
     assert submit.args == (Range(2, 10),)
     assert submit.results == (Range(12, 10),)
     assert again.count == 10
-
-
-def test_few_results_are_arrays_from_the_beginning(rig: ClusterRig) -> None:
-    made = rig.run(rig.executable(results=SHAPES[:3]), rig.large())
-    assert [type(each) for each in made] == [ClusterArray] * 3
 
 
 def test_one_that_is_used_alone_has_its_own_name(rig: ClusterRig) -> None:
@@ -97,9 +85,9 @@ def test_donated_results_are_gone_and_not_released(rig: ClusterRig) -> None:
     assert submits(rig)[0].args == (Range(2, 10),)
     late = made.part(9).alone()
     assert rig.devices.is_deleted(late)
-    assert told_of(rig, waits) == [None]
+    assert rig.told(*waits) == [None]
     again: Any = rig.run(step, made, late)
-    fault = told_of(rig, again.waits())[0]
+    fault = rig.told(*again.waits())[0]
     assert (fault.code, "deleted or donated" in fault.text) == (StatusCode.INVALID_ARGUMENT, True)
     del made, late
     assert released(rig) == []
@@ -115,21 +103,14 @@ def test_donated_results_that_are_given_twice_are_not_taken(rig: ClusterRig) -> 
 
 def test_they_are_ready_when_it_is_said_however_they_were_taken_apart(rig: ClusterRig) -> None:
     made = first_of(rig)
-    told = told_of(rig, made.waits())
+    told = rig.told(*made.waits())
     alone = made.part(9).alone()
     rig.link.say(m.ContentsReady((Range(2, 4),)))
     rig.link.say(m.ContentsReady((Range(6, 5),)))
     assert told == []
     rig.link.say(m.ContentsReady((11,)))
     assert told == [None]
-    assert told_of(rig, [alone]) == [None]
-
-
-def test_the_end_of_their_run_says_that_they_are_ready(rig: ClusterRig) -> None:
-    made = first_of(rig)
-    told = told_of(rig, made.waits())
-    rig.link.say(m.Ended(1))
-    assert told == [None]
+    assert rig.told(alone) == [None]
 
 
 def test_a_failed_run_spoils_all_of_them(rig: ClusterRig) -> None:
@@ -137,32 +118,22 @@ def test_a_failed_run_spoils_all_of_them(rig: ClusterRig) -> None:
     alone = made.part(9).alone()
     rig.link.say(m.Ended(1, Blame("user", "it went wrong", "step")))
     for refs in (made.waits(), [alone]):
-        assert "it went wrong" in told_of(rig, refs)[0].text
+        assert "it went wrong" in rig.told(*refs)[0].text
     again: Any = rig.run(step_of(rig), made, alone)
     assert submits(rig) == []
-    assert "it went wrong" in told_of(rig, again.waits())[0].text
-    assert "it went wrong" in told_of(rig, [again.part(9).alone()])[0].text
+    assert "it went wrong" in rig.told(*again.waits())[0].text
+    assert "it went wrong" in rig.told(again.part(9).alone())[0].text
 
 
 def test_one_of_them_may_be_lost(rig: ClusterRig) -> None:
     made = first_of(rig)
     rig.link.say(m.Ended(1))
     rig.link.say(m.ContentsReady((5,), HOST_LOST))
-    assert told_of(rig, made.waits())[0].code == StatusCode.DATA_LOSS
+    assert rig.told(*made.waits())[0].code == StatusCode.DATA_LOSS
     rest = made.part(4)
-    assert told_of(rig, rest.waits()) == [None]
-    assert told_of(rig, [made.part(3).alone()])[0].code == StatusCode.DATA_LOSS
-    assert told_of(rig, made.waits()) == [None]
-
-
-def test_one_of_them_is_read(rig: ClusterRig) -> None:
-    made = first_of(rig)
-    told = Told()
-    rig.devices.fetch(made.part(9).alone(), told)
-    (get,) = [call for call in rig.calls() if isinstance(call, m.Get)]
-    assert get.buffer == 11
-    rig.brings(get.request, np.ones((128, 64)))
-    assert told[0].shape == (128, 64)
+    assert rig.told(*rest.waits()) == [None]
+    assert rig.told(made.part(3).alone())[0].code == StatusCode.DATA_LOSS
+    assert rig.told(*made.waits()) == [None]
 
 
 def test_deleting_them_frees_them_at_once(rig: ClusterRig) -> None:
@@ -206,7 +177,7 @@ def test_results_of_a_waiting_call_are_used_before_they_have_names() -> None:
     dropped = again.part(8)
     _last = rig.run(step, again, alone, rig.large())
     del dropped
-    told = told_of(rig, [alone])
+    told = rig.told(alone)
     rig.calls()
     rig.link.say(m.Ended(1))
     (second,) = submits(rig)
@@ -227,7 +198,7 @@ def test_a_waiting_call_that_never_is_made_spoils_its_results() -> None:
     last: Any = rig.run(step, again, alone)
     rig.link.say(m.Ended(1, Blame("user", "it went wrong", "step")))
     for refs in (again.waits(), [alone], last.waits()):
-        assert "it went wrong" in told_of(rig, refs)[0].text
+        assert "it went wrong" in rig.told(*refs)[0].text
 
 
 def test_a_waiting_call_takes_over_what_is_taken_apart_meanwhile() -> None:
@@ -241,6 +212,6 @@ def test_a_waiting_call_takes_over_what_is_taken_apart_meanwhile() -> None:
     rig.link.say(m.Ended(1))
     assert [call.args for call in submits(rig)] == [(Range(2, 10),)]
     assert rig.devices.is_deleted(alone)
-    assert "deleted or donated" in told_of(rig, late)[0].text
+    assert "deleted or donated" in rig.told(*late)[0].text
     del made, alone
     assert released(rig) == []

@@ -16,7 +16,7 @@ from backend.door.session.session_devices import ArrayType
 from core.client import Limits
 from core.protocol import messages as m
 
-from ..cluster_rig import F32, HOST_LOST, ROWS, ClusterRig, Told
+from ..cluster_rig import F32, HOST_LOST, ROWS, ClusterRig
 
 ALL = (0, 1, 2, 3)
 SHARD = (32, 64)
@@ -45,24 +45,18 @@ def shards_of(rig: ClusterRig, array: Any) -> list[Any]:
     return rig.devices.shards(array)
 
 
-def fetched(rig: ClusterRig, ref: Any) -> Told:
-    told = Told()
-    rig.devices.fetch(ref, told)
-    return told
-
-
 # --- arrays made of shards --------------------------------------------------------------------------------------
 
 
 def test_an_array_made_of_four_is_a_view_of_them(rig: ClusterRig) -> None:
     shards = parts(rig)
     puts = [call.buffer for call in rig.calls()]
-    made, told = made_of(rig, rows(), shards), Told()
+    made = made_of(rig, rows(), shards)
     (view,) = rig.calls()
     assert isinstance(view, m.View)
     assert view.shards == tuple((buffer, 0) for buffer in puts)
     assert (view.value.shape, view.slice) == ((128, 64), rig.places.root)
-    rig.devices.when_ready([made], told)
+    told = rig.told(made)
     assert told == []
     rig.ready(*puts, view.buffer)
     assert told == [None]
@@ -100,7 +94,7 @@ def test_a_donated_view_is_gone_and_its_sources_are_not(rig: ClusterRig) -> None
     _result = rig.run(step, made)
     assert rig.devices.is_deleted(made)
     assert not any(map(rig.devices.is_deleted, shards))
-    told = fetched(rig, shards[2])
+    told = rig.fetched(shards[2])
     assert isinstance(rig.calls()[-1], m.Get)
     assert told == []
 
@@ -196,10 +190,10 @@ def test_a_view_of_what_is_lost_is_lost_and_one_of_what_is_deleted_is_an_error(r
     (view,) = rig.calls()
     rig.ready(puts[1], view.buffer, blame=HOST_LOST)
     for lost in (made, made_of(rig, rows(), shards)):
-        assert fetched(rig, lost)[0].code == StatusCode.DATA_LOSS
+        assert rig.fetched(lost)[0].code == StatusCode.DATA_LOSS
     rig.devices.delete(shards[1])
     deleted = made_of(rig, rows(), shards)
-    assert fetched(rig, deleted)[0].code == StatusCode.INVALID_ARGUMENT
+    assert rig.fetched(deleted)[0].code == StatusCode.INVALID_ARGUMENT
     assert not any(isinstance(call, m.View) for call in rig.calls())
 
 

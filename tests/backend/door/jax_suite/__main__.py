@@ -8,10 +8,8 @@ or if a test in there passes.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +17,7 @@ from pathlib import Path
 import jax
 
 from . import files, outcomes
-from .files import Outcome, Unusable
+from .files import Unusable
 
 
 def folder(version: str = jax.__version__) -> Path:
@@ -35,23 +33,11 @@ def folder(version: str = jax.__version__) -> Path:
     return found
 
 
-def run(
-    file: Path, every: int, out: Path | None = None, lock: threading.Lock | None = None, cluster: bool = False,
-    first: int = 0,
-) -> outcomes.Judged:  # fmt: skip
+def run(file: Path, every: int, cluster: bool = False) -> outcomes.Judged:
     """Run the tests of a file through a door (cluster: to a cluster), and locally those that did not pass there."""
-
-    def told(where: str, one: Outcome) -> None:
-        if out is not None and lock is not None:
-            said = {"where": where, "file": file.name, **one._asdict()}
-            with lock, out.open("a", encoding="utf-8") as lines:
-                lines.write(json.dumps(said) + "\n")
-
-    through = files.run(
-        file, through=True, cluster=cluster, every=every, first=first, told=lambda one: told("door", one)
-    )
+    through = files.run(file, through=True, cluster=cluster, every=every)
     open_ = [each.test for each in through if each.kind != "passed"]
-    local = files.run(file, through=False, wanted=open_, told=lambda one: told("local", one)) if open_ else []
+    local = files.run(file, through=False, wanted=open_) if open_ else []
     patterns = outcomes.patterns_of(outcomes.entries(), jax.__version__)
     return outcomes.judge(file.name, through, local, patterns, complete=every == 1)
 
@@ -60,11 +46,7 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.backend.door.jax_suite", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="FILE", help="files to run, such as array_test.py (all)")
     parser.add_argument("--every", type=int, default=1, help="run every k-th test (%(default)s)")
-    parser.add_argument(
-        "--first", type=int, default=0, help="how many tests are left out before the first (%(default)s)"
-    )
     parser.add_argument("--jobs", type=int, default=2, help="files at a time (%(default)s)")
-    parser.add_argument("--out", type=Path, help="append each outcome to this file at once, as a line of JSON")
     parser.add_argument("--cluster", action="store_true", help="a cluster of two hosts is behind the door")
     chosen = parser.parse_args(words)
     try:
@@ -73,12 +55,9 @@ def main(words: Sequence[str]) -> int:
         if unknown := set(chosen.names) - {path.name for path in paths}:
             raise Unusable(f"{there} has no {sorted(unknown)[0]}; it has {', '.join(path.name for path in paths)}")
         paths = [path for path in paths if not chosen.names or path.name in chosen.names]
-        judged, lock = [], threading.Lock()
+        judged = []
         with ThreadPoolExecutor(chosen.jobs) as pool:
-            started = [
-                pool.submit(run, path, chosen.every, chosen.out, lock, chosen.cluster, chosen.first) for path in paths
-            ]
-            for each in started:
+            for each in [pool.submit(run, path, chosen.every, chosen.cluster) for path in paths]:
                 judged.append(each.result())
                 print(f"{each.result().file}: {each.result().passed} of {each.result().counts}", flush=True)
     except Unusable as why:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +31,6 @@ class Outcome(NamedTuple):
     test: str
     kind: str
     text: str = ""
-    seconds: float = 0.0
 
 
 class Unusable(Exception):
@@ -39,11 +38,10 @@ class Unusable(Exception):
 
 
 def run(
-    file: Path, *, through: bool, cluster: bool = False, every: int = 1, first: int = 0, wanted: Sequence[str] = (),
-    told: Callable[[Outcome], None],
-) -> list[Outcome]:  # fmt: skip
-    """Run a file's tests. through: through a door, not on local devices; cluster: to a cluster of two hosts. every,
-    first: of k tests one, from this one on. wanted: only these. told: called with each outcome at once."""
+    file: Path, *, through: bool, cluster: bool = False, every: int = 1, wanted: Sequence[str] = ()
+) -> list[Outcome]:
+    """Run a file's tests. through: through a door, not on local devices; cluster: to a cluster of two hosts. every: of
+    k tests one. wanted: only these."""
     found: list[Outcome] = []
     left: Sequence[str] | None = wanted or None
     with ExitStack() as stack, tempfile.TemporaryDirectory() as place:
@@ -57,10 +55,9 @@ def run(
                     door = stack.enter_context(opened(DEVICES))
             env = door.env if door else local(DEVICES)
             chosen = None
-            for each in one_process(file, env, (first, every), left or (), Path(place)):
+            for each in one_process(file, env, every, left or (), Path(place)):
                 if isinstance(each, Outcome):
                     found.append(each)
-                    told(each)
                 else:
                     chosen = each
             if not chosen:
@@ -76,7 +73,7 @@ def run(
 
 
 def one_process(
-    file: Path, env: dict[str, str], which: tuple[int, int], wanted: Sequence[str], place: Path
+    file: Path, env: dict[str, str], every: int, wanted: Sequence[str], place: Path
 ) -> Iterator[Outcome | list[str]]:
     """The names of the tests that are chosen, and then what comes of each, until the process ends."""
     out, names = place / "out", place / "wanted"
@@ -84,8 +81,7 @@ def one_process(
     names.write_text("\n".join(wanted), encoding="utf-8")
     words = ["-m", "pytest", "-c", "/dev/null", "--rootdir", str(file.parent), "-p", "no:cacheprovider"]
     words += ["-p", "no:xdist", "-p", "tests.backend.door.jax_suite.plugin", "-q", "--tb=short", str(file)]
-    own = {"DOOR_OUT": str(out), "DOOR_WANTED": str(names)}
-    own |= {"DOOR_FIRST": str(which[0]), "DOOR_EVERY": str(which[1])}
+    own = {"DOOR_OUT": str(out), "DOOR_WANTED": str(names), "DOOR_EVERY": str(every)}
     own |= {"JAX_SKIP_SLOW_TESTS": "true", "JAX_NUM_GENERATED_CASES": "3", "TF_CPP_MIN_LOG_LEVEL": "3"}
     own |= {"PYTHONDONTWRITEBYTECODE": "1"}
     with (place / "said").open("wb") as said:
@@ -114,12 +110,12 @@ def followed(process: subprocess.Popen[bytes], out: Path, said: Path) -> Iterato
                     under_way = told["began"]
                 else:
                     under_way = ""
-                    yield Outcome(told["ended"], told["outcome"], told["text"], told["seconds"])
+                    yield Outcome(told["ended"], told["outcome"], told["text"])
             if over:
                 break
             if time.monotonic() - since > (LONGEST if chosen else START):
                 if under_way:
-                    yield Outcome(under_way, "timeout", f"more than {LONGEST:g} s", LONGEST)
+                    yield Outcome(under_way, "timeout", f"more than {LONGEST:g} s")
                 return
             time.sleep(LOOK)
     if under_way:

@@ -2,17 +2,16 @@
 
     {"chosen": 120}                                              what will be run
     {"began": "ArrayTest::test_x"}
-    {"ended": "ArrayTest::test_x", "outcome": "passed", "text": "", "seconds": 0.2}
+    {"ended": "ArrayTest::test_x", "outcome": "passed", "text": ""}
 
 `DOOR_OUT` is that file, and `DOOR_WANTED` one with the names of the tests to run; if it is empty, `DOOR_EVERY` = k
-chooses every k-th, from number `DOOR_FIRST` on.
+chooses every k-th.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,8 @@ MOST = 4000  # characters of an error's text
 
 
 class Writer:
-    def __init__(self, out: Path, wanted: Path, which: slice) -> None:
-        self._out, self._wanted, self._which = out, wanted, which
-        self._begun = 0.0
+    def __init__(self, out: Path, wanted: Path, every: int) -> None:
+        self._out, self._wanted, self._every = out, wanted, every
         self._worst: tuple[str, str] = ("passed", "")
 
     def say(self, **what: object) -> None:
@@ -37,11 +35,11 @@ class Writer:
         if names:
             items[:] = [item for item in items if name_of(item.nodeid) in names]
         else:
-            items[:] = items[self._which]
+            items[:] = items[:: self._every]
         self.say(chosen=[name_of(item.nodeid) for item in items])
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._begun, self._worst = time.monotonic(), ("passed", "")
+        self._worst = ("passed", "")
         self.say(began=name_of(nodeid))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -52,8 +50,7 @@ class Writer:
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         outcome, text = self._worst
-        took = round(time.monotonic() - self._begun, 2)
-        self.say(ended=name_of(nodeid), outcome=outcome, text=text[-MOST:], seconds=took)
+        self.say(ended=name_of(nodeid), outcome=outcome, text=text[-MOST:])
         if outcome == "failed" and any(sign in text for sign in BROKEN):
             os._exit(0)  # all further tests would fail for this reason; the parent sees which are left
 
@@ -64,6 +61,5 @@ def name_of(nodeid: str) -> str:
 
 
 def pytest_configure(config: Any) -> None:
-    which = slice(int(os.environ["DOOR_FIRST"]), None, int(os.environ["DOOR_EVERY"]))
-    written = Writer(Path(os.environ["DOOR_OUT"]), Path(os.environ["DOOR_WANTED"]), which)
-    config.pluginmanager.register(written)
+    out, wanted = Path(os.environ["DOOR_OUT"]), Path(os.environ["DOOR_WANTED"])
+    config.pluginmanager.register(Writer(out, wanted, int(os.environ["DOOR_EVERY"])))

@@ -8,7 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from backend.door.server.ifrt_service import PIECE, SERVICE, SESSION_METADATA, S
 from backend.door.session.session_port import SessionLink, SessionPort, Version
 from backend.door.transport import http2_frames as frames
 
+from ...cluster import wait_until
 from ..grpc_rig import NEWEST
 from ..minimal_session import MinimalSession
 
@@ -53,15 +54,7 @@ async def door(address: str, **limits: int) -> AsyncIterator[tuple[DoorServer, l
         yield server, made
     finally:
         server.close()
-        await until(lambda: not server.connections)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to hold in 5 s")
+        await wait_until(lambda: not server.connections)
 
 
 def channel(server: DoorServer) -> grpc.aio.Channel:
@@ -129,17 +122,9 @@ async def test_requests_in_a_burst_are_answered_in_order_with_fewer_writes(
         before = writes
         for _ in range(100):
             made[0].link.send(b"x")
-        await until(lambda: writes > before)
+        await wait_until(lambda: writes > before)
         assert writes - before < 10  # one, and perhaps acknowledgements of the client's PINGs
         call.cancel()
-
-
-async def test_a_refusal_reaches_grpcs_own_client(address: str) -> None:
-    async with door(address) as (server, _), channel(server) as client:
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await client.unary_unary(SERVICE + "HostBufferReadFromDisk")(b"")
-        assert error.value.code() == grpc.StatusCode.UNIMPLEMENTED
-        assert "shares no disk" in str(error.value.details())
 
 
 async def test_a_killed_clients_session_ends_at_once(tmp_path: Path) -> None:
@@ -152,12 +137,12 @@ time.sleep(60)
     async with door(f"unix:{tmp_path}/door.sock") as (server, made):
         child = await asyncio.to_thread(subprocess.Popen, [sys.executable, "-c", client, server.address])
         try:
-            await until(lambda: bool(server.sessions.open))
+            await wait_until(lambda: bool(server.sessions.open))
             assert made[0].log == []
         finally:
             child.kill()
             await asyncio.to_thread(child.wait)
-        await until(lambda: not server.connections)
+        await wait_until(lambda: not server.connections)
         assert made[0].log == [("ended", "the client has gone")]
 
 
@@ -190,9 +175,9 @@ async def test_a_stop_does_not_wait_for_a_client_that_reads_nothing(tmp_path: Pa
             stuck.setblocking(False)
             while stuck.send(frames.frame(frames.PING, 0, 0, bytes(8))):
                 await asyncio.sleep(0)
-        await until(lambda: bool(server.connections))
+        await wait_until(lambda: bool(server.connections))
         server.close()
-        await until(lambda: not server.connections)
+        await wait_until(lambda: not server.connections)
         stuck.close()
 
 
@@ -284,7 +269,7 @@ async def test_nonsense_is_hung_up_on_and_others_go_on(address: str) -> None:
         stranger = await asyncio.get_running_loop().run_in_executor(None, _connect, server.address)
         stranger.settimeout(5)
         stranger.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        await until(lambda: len(server.connections) == 1)
+        await wait_until(lambda: len(server.connections) == 1)
         stranger.close()
         await call.write(INIT.SerializeToString())
         assert await call.read()

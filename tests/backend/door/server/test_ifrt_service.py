@@ -26,7 +26,6 @@ from backend.door.protocol.ifrt_messages import (
 from backend.door.server import ifrt_service
 from backend.door.server.ifrt_service import PIECE, SERVICE, SESSION_METADATA, Sessions, TransportLimits, agreed_version
 from backend.door.session.session_port import SessionLink, SessionPort, Version
-from backend.door.transport import http2
 from backend.door.transport.grpc_calls import RpcRefused
 
 from ..grpc_rig import NEWEST, ProxyClient, Result, framed
@@ -213,22 +212,6 @@ def test_a_request_beyond_the_limit_ends_the_session() -> None:
     assert house.session.log[-1][0] == "ended"
 
 
-def test_ids_are_drawn_until_one_is_free() -> None:
-    drawn = iter([5, 5, 0, 6])
-    sessions = Sessions(lambda version, data, link: MinimalSession(version, data, link), draw=drawn.__next__)
-    client = ProxyClient(sessions)
-    client.open_session()
-    client.open_session()
-    assert set(sessions.open) == {5, 6}
-
-
-def test_ids_are_random_and_of_63_bits() -> None:
-    sessions = Sessions(lambda version, data, link: MinimalSession(version, data, link))
-    ids = {sessions.new_id() for _ in range(200)}
-    assert len(ids) == 200
-    assert 1 << 60 < max(ids) < 1 << 63
-
-
 # --- host buffers ---------------------------------------------------------------------------------------------------
 
 
@@ -252,17 +235,6 @@ def test_a_buffer_is_read_in_pieces_then_forgotten(house: House, size: int) -> N
         [b""], 0
     )
     assert house.session.buffers == {}
-
-
-def test_what_windows_hold_back_is_read_as_they_open(house: House) -> None:
-    house.session.buffers[4] = bytes(100_000)
-    slow = ProxyClient(house.sessions, window=1000)
-    asked = GrpcHostBufferLookupRequest(session_id=1, handle=4).SerializeToString()
-    stream = slow.call(SERVICE + "HostBufferLookup", asked)
-    slow.h2.increment_flow_control_window(200_000, stream)
-    slow.pass_on()
-    (message,) = slow.result(stream).messages
-    assert GrpcHostBufferLookupResponse.FromString(message).data == bytes(100_000)
 
 
 def test_a_buffer_that_does_not_exist_is_not_found(house: House) -> None:
@@ -325,12 +297,6 @@ def test_the_end_of_a_session_ends_its_stores(house: House) -> None:
     result = house.buffers.result(stream)
     assert result == Result([], 5, "the session has ended: the client has ended the session")
     assert ("store", 9) not in house.session.log
-
-
-def test_a_large_buffer_passes_through_smaller_windows(house: House) -> None:
-    data = bytes(2 * http2.STREAM_WINDOW)
-    assert house.buffers.store(1, 9, data).status == 0
-    assert len(house.session.buffers[9]) == len(data)
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from backend.door.protocol.ifrt_messages import (
     STRING,
     ByteStrides,
     DTypeProto,
-    IfrtRequest,
     ShapeProto,
     StringArrayContents,
     dtype_of,
@@ -113,8 +112,7 @@ def from_shards(
     buffers: Sequence[tuple[int, Sequence[int], Sequence[int]]], kind: int = F32,
 ) -> int:  # fmt: skip
     """`buffers`: handle, shape, and the shards that it is."""
-    request = IfrtRequest()
-    request.request_metadata.op_id = op = 1000 + handle
+    request = rig.request(1000 + handle)
     body = request.make_arrays_from_host_buffer_shards_request
     body.array_handles.append(handle)
     spec = body.specs.add()
@@ -126,8 +124,7 @@ def from_shards(
         each = spec.host_buffers.add(host_buffer_handle=buffer)
         each.dtype.kind = kind
         each.shape.dims.extend(dims)
-    rig.session.receive(request.SerializeToString())
-    return op
+    return rig.receive(request)
 
 
 def floats(*values: float) -> bytes:
@@ -212,8 +209,7 @@ def test_reading_several_devices_at_once_and_taking_apart_into_too_few_are_refus
 
 
 def remap(rig: SessionRig, array: int, result: int, shape: Sequence[int], sharding: Any, **plan: Any) -> int:
-    request = IfrtRequest()
-    request.request_metadata.op_id = op = 2000 + result
+    request = rig.request()
     body = request.remap_arrays_request
     body.array_handles.append(array)
     body.result_handles.append(result)
@@ -228,8 +224,7 @@ def remap(rig: SessionRig, array: int, result: int, shape: Sequence[int], shardi
     else:
         each = body.plan.input_devices_for_output.add()
         each.input_devices.add().device_list.device_ids.extend(plan["devices"])
-    rig.session.receive(request.SerializeToString())
-    return op
+    return rig.receive(request)
 
 
 def two_shards() -> SessionRig:

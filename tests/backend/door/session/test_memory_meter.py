@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.door.protocol.ifrt_messages import STRING, TOKEN, DTypeProto
 from backend.door.protocol.ifrt_shardings import ShardSpec
-from backend.door.session.memory_meter import MemoryMeter, bytes_of, nbytes_of, release, shards_of
-from backend.door.session.session_devices import ArrayType, StatusError
+from backend.door.session.memory_meter import MemoryMeter, bytes_of, release, shards_of
+from backend.door.session.session_devices import ArrayType
 from backend.door.session.session_state import SessionLimits
 
 from ..session_rig import SessionRig, replicated, tiled
+from .test_arrays import assemble
 
 KIB = 1 << 10
 
@@ -54,16 +54,8 @@ def test_a_program_whose_results_do_not_fit_is_not_run() -> None:
     assert "RESOURCE_EXHAUSTED" in rig.status(rig.execute(executable, [1], [50]))
     assert not [line for line in rig.devices.log if line.startswith("execute")]
     assert "RESOURCE_EXHAUSTED" in rig.status(rig.execute(executable, [50], [51]))
-
-
-def test_an_error_that_is_kept_keeps_no_memory_of_the_arrays_that_it_is_about() -> None:
-    rig = rig_of(12)
-    executable = rig.compile()
-    rig.array(1)
-    assert "RESOURCE_EXHAUSTED" in rig.status(rig.execute(executable, [1], [50]))
     destruct(rig, 1)
-    assert used(rig) == 0
-    assert "RESOURCE_EXHAUSTED" in rig.status(rig.read(50))
+    assert used(rig) == 0, "an error that is kept keeps no memory of the arrays that it is about"
 
 
 def test_donated_arguments_make_room_for_results() -> None:
@@ -99,24 +91,12 @@ def test_an_array_put_together_has_the_memory_of_its_parts() -> None:
     rig = rig_of(KIB)
     rig.array(1, device=0)
     rig.array(2, device=1)
-    done = rig.ask(
-        "assemble_array_from_single_device_arrays", result_handle=3, single_device_array_handles=[1, 2],
-        sharding=tiled([2], [0, 1]), **_shape(4),
-    )  # fmt: skip
+    done = assemble(rig, tiled([2], [0, 1]), {"dims": [4]}, result_handle=3, single_device_array_handles=[1, 2])
     assert rig.status(done) == "ok"
     destruct(rig, 1, 2)
     assert used(rig) == 16
     destruct(rig, 3)
     assert used(rig) == 0
-
-
-def _shape(*dims: int) -> dict[str, Any]:
-    from backend.door.protocol.ifrt_messages import IfrtRequest
-
-    body = IfrtRequest().assemble_array_from_single_device_arrays_request
-    body.shape.dims.extend(dims)
-    body.dtype.kind = DTypeProto.KIND_F32
-    return {"shape": body.shape, "dtype": body.dtype}
 
 
 def test_copies_to_other_devices_count_and_those_to_the_same_may_share() -> None:
@@ -140,17 +120,6 @@ def test_deleting_an_array_frees_its_memory_although_handles_are_left() -> None:
     assert rig.status(rig.array(2)) == "ok"
     destruct(rig, 1)
     assert used(rig) == 8
-
-
-def test_a_session_that_ends_leaves_nothing_counted() -> None:
-    rig = rig_of(KIB)
-    executable = rig.compile(b"two")
-    rig.array(1)
-    rig.execute(executable, [1], [50, 51])
-    assert used(rig) == 24
-    meter = rig.session.state.memory
-    rig.session.ended("the client has gone")
-    assert meter.used == 0
 
 
 def test_bytes_are_those_of_all_shards() -> None:
@@ -193,11 +162,3 @@ def _alive(held: list[Any]) -> int:
 
 def _reached(memory: Any) -> list[Any]:
     return [memory, *(part for each in memory.parts for part in _reached(each))]
-
-
-def test_nothing_is_taken_when_it_is_too_much() -> None:
-    meter = MemoryMeter(100)
-    held = meter.take(60)
-    with pytest.raises(StatusError):
-        meter.take(41)
-    assert (meter.used, nbytes_of(held)) == (60, 60)

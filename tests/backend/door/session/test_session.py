@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.door.protocol.ifrt_messages import ArraySpecProto, IfrtRequest, StatusCode, StatusProto
+from backend.door.protocol.ifrt_messages import ArraySpecProto, StatusCode, StatusProto
 from backend.door.session.session_arrays import SERVER_MADE
 from backend.door.session.session_devices import StatusError
 from backend.door.session.session_state import SessionLimits
@@ -273,6 +273,7 @@ def test_a_client_that_is_gone_leaves_nothing() -> None:
     state = rig.session.state
     held = (state.arrays, state.executables, state.futures, state.statuses, state.incoming, state.outgoing)
     assert [len(each) for each in held] == [0] * 6
+    assert state.memory.used == 0
     assert rig.devices.closed
     rig.devices.ready()
     rig.devices.compiled()
@@ -288,19 +289,9 @@ def test_bytes_that_are_no_request_end_the_session() -> None:
 
 def test_a_request_of_an_unknown_kind_is_refused_and_the_session_goes_on() -> None:
     rig = SessionRig()
-    rig.session.receive(_with_op(11, ""))
-    rig.session.receive(_with_op(12, "reshard_arrays_request"))
-    rig.session.receive(_with_op(13, "loaded_host_callback_poll_request"))
-    assert "the request is empty" in rig.status(11)
-    assert "reshard_arrays_request is not implemented" in rig.status(12)
-    assert "Python callbacks inside compiled programs do not work" in rig.status(13)
+    assert "the request is empty" in rig.status(rig.receive(rig.request()))
+    assert "reshard_arrays_request is not implemented" in rig.status(rig.ask("reshard_arrays"))
+    refused = rig.status(rig.ask("loaded_host_callback_poll"))
+    assert "Python callbacks inside compiled programs do not work" in refused
     assert rig.status(rig.ask("init")) == "ok"
     assert rig.ended() == ""
-
-
-def _with_op(op: int, name: str) -> bytes:
-    request = IfrtRequest()
-    request.request_metadata.op_id = op
-    if name:
-        getattr(request, name).SetInParent()
-    return bytes(request.SerializeToString())

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from backend.door.protocol.ifrt_shardings import ShardSpec
 from backend.door.session.memory_meter import MemoryMeter
-from backend.door.session.session_arrays import SERVER_MADE, ArrayRow, ArrayTable, ArrayValue, ArrayValues
-from backend.door.session.session_devices import ArrayType, StatusError, invalid
+from backend.door.session.session_arrays import SERVER_MADE, ArrayRow, ArrayTable, ArrayValues
+from backend.door.session.session_devices import ArrayType, StatusError
 from backend.door.session.session_state import SessionLimits
 
 from ..fake_devices import F32, FakeArray, FakeRefs
@@ -46,11 +46,6 @@ def counts(table: ArrayTable, *handles: int, edges: tuple[int, ...] = ()) -> lis
 # --- the table ------------------------------------------------------------------------------------------------
 
 
-def test_what_is_named_together_stays_one(table: ArrayTable) -> None:
-    assert counts(table, *range(20, 30)) == [10]
-    assert counts(table, *range(20, 30)) == [10]
-
-
 def test_what_is_named_alone_is_alone_from_then_on(table: ArrayTable) -> None:
     assert table.get(23).type == TYPES[3]
     assert counts(table, *range(20, 30)) == [3, 1, 6]
@@ -63,47 +58,6 @@ def test_some_of_several_are_named_as_one(table: ArrayTable) -> None:
     (held,) = table.named(range(22, 26))
     assert isinstance(held, ArrayValues)
     assert held.types == tuple(TYPES[2:6])
-
-
-def test_no_entry_is_cut_by_an_edge(table: ArrayTable) -> None:
-    assert counts(table, *range(22, 30), edges=(1, 5)) == [1, 4, 3]
-
-
-def test_a_handle_that_is_named_twice_stands_for_the_same_in_both_places(table: ArrayTable) -> None:
-    found = table.named([*range(20, 30), 25])
-    assert [held.count for held in found] == [5, 1, 4, 1]
-    assert found[1] is found[3]
-
-
-def test_the_order_of_names_is_kept(table: ArrayTable) -> None:
-    found = [held.type for held in table.named([27, 21, 20]) if isinstance(held, ArrayValue)]
-    assert found == [TYPES[7], TYPES[1], TYPES[0]]
-
-
-def test_memory_is_divided_as_the_arrays_are(table: ArrayTable, meter: MemoryMeter) -> None:
-    assert meter.used == 4 * sum(range(1, 11))
-    table.forget([20, 21, 22])
-    assert meter.used == 4 * sum(range(4, 11))
-    assert table.get(29).memory.nbytes == 40  # type: ignore[union-attr]
-    table.forget(range(23, 30))
-    assert (meter.used, len(table)) == (0, 0)
-
-
-def test_an_unknown_handle_among_several_is_named(table: ArrayTable) -> None:
-    with pytest.raises(StatusError, match="there is no array 30"):
-        table.named(range(25, 32))
-    assert [held.count for held in table.there(range(25, 32))] == [5]
-
-
-def test_a_handle_that_stands_for_an_error_raises_it(table: ArrayTable) -> None:
-    table.poison(30, invalid("it failed"))
-    table.poison(25, invalid("it is in use"))
-    with pytest.raises(StatusError, match="it failed"):
-        table.named(range(25, 31))
-    assert table.get(25).type == TYPES[5]
-    assert 30 in table
-    table.forget(range(29, 31))
-    assert 30 not in table
 
 
 @pytest.mark.parametrize(("handles", "wrong"), [(range(15, 25), 20), ((35, 0), 0), ((31, SERVER_MADE), SERVER_MADE)])

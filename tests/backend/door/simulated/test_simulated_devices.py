@@ -134,12 +134,6 @@ def test_a_program_waits_in_simulated_time_until_its_result_is_ready(rig: Simula
     assert (told, rig.line.waiting) == ([None], 0)
 
 
-def test_it_waits_for_nothing_if_all_is_there(rig: SimulatedRig) -> None:
-    told = Told()
-    rig.devices.when_ready([rig.put((2,))], told)
-    assert (told, rig.line.waiting) == ([None], 0)
-
-
 def test_its_next_step_waits_until_its_thread_is_free_in_simulated_time(rig: SimulatedRig) -> None:
     resumed: list[str] = []
     assert not rig.devices.crowded(lambda: resumed.append("now"))

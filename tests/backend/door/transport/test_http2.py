@@ -9,15 +9,7 @@ from hpack import Encoder
 from backend.door.transport import http2, http2_frames
 from backend.door.transport import http2_frames as frames
 from backend.door.transport.http2 import Http2Connection
-from backend.door.transport.http2_frames import (
-    TRANSITIONS,
-    ConnectionEnded,
-    DataReceived,
-    RequestReceived,
-    Step,
-    StreamReset,
-    StreamState,
-)
+from backend.door.transport.http2_frames import ConnectionEnded, DataReceived, RequestReceived, StreamReset
 
 from ..http2_rig import BEGIN, SOME_HEADERS, Wired, ask, begun, data, kinds, said
 
@@ -53,40 +45,6 @@ def test_padding_is_not_data_but_counts_in_the_window() -> None:
     wired.client.send_data(stream, b"x", pad_length=9)
     wired.pass_on()
     assert wired.server_events[-1] == DataReceived(stream, b"x", 11, False)
-
-
-def test_answers_stop_at_the_peers_window_and_go_on_as_it_opens() -> None:
-    wired = Wired(window=1000)
-    stream = wired.ask(ended=True)
-    wired.pass_on()
-    body = bytes(range(256)) * 40
-    wired.server.respond(stream, OK)
-    wired.server.send(stream, body)
-    wired.server.trailers(stream, END)
-    wired.pass_on()
-    assert wired.received(stream) == body[:1000]
-    assert wired.server.backlog(stream) == len(body) - 1000
-    wired.client.increment_flow_control_window(500, stream)
-    wired.pass_on()
-    assert wired.received(stream) == body[:1500]
-    wired.client.increment_flow_control_window(len(body), stream)
-    wired.pass_on()
-    assert wired.received(stream) == body
-    assert isinstance(wired.client_events[-1], h2.events.StreamEnded)
-
-
-def test_the_connections_window_holds_all_streams() -> None:
-    wired = Wired(window=1 << 20)
-    first, second = wired.ask(ended=True), wired.ask(ended=True)
-    wired.pass_on()
-    for stream in (first, second):
-        wired.server.respond(stream, OK)
-        wired.server.send(stream, bytes(60_000))
-    wired.pass_on()
-    assert len(wired.received(first)) + len(wired.received(second)) == 65535
-    wired.client.increment_flow_control_window(100_000)
-    wired.pass_on()
-    assert len(wired.received(second)) == 60_000
 
 
 def test_a_peer_whose_data_nobody_uses_comes_to_a_stop_and_goes_on_when_they_are_used() -> None:
@@ -215,21 +173,6 @@ def test_our_end_is_said_once_and_nothing_is_taken_afterwards() -> None:
         (frames.GOAWAY, b"the server stops")
     ]
     assert server.receive(ask(3)) == []
-
-
-@pytest.mark.parametrize(
-    ("state", "step", "after"),
-    [(state, step, TRANSITIONS.get((state, step))) for state in StreamState for step in Step],
-)
-def test_the_table_lets_data_pass_only_before_an_end(state: StreamState, step: Step, after: StreamState | None) -> None:
-    peer_sends = state in (StreamState.OPEN, StreamState.ENDING)
-    we_send = state in (StreamState.OPEN, StreamState.HALF_CLOSED)
-    ending = state in (StreamState.ENDING, StreamState.ENDING_HALF_CLOSED)
-    may = {
-        Step.DATA_CAME: peer_sends, Step.END_CAME: peer_sends, Step.DATA_GOES: we_send, Step.TRAILERS_WAIT: we_send,
-        Step.TRAILERS_GO: ending,
-    }[step]  # fmt: skip
-    assert (after is not None) == may
 
 
 # --- what breaks the protocol ---------------------------------------------------------------------------------------

@@ -33,17 +33,6 @@ def test_a_peer_that_is_not_installed_is_named_with_the_remedy(
     assert " Seaway Chained       300/s   3.00 x JAX's OpByOp (aim 1)\n" in said
 
 
-@pytest.mark.usefixtures("measured")
-def test_every_kind_is_compared_with_both_peers(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(actors, "installed", lambda: True)
-    real.shown(2, 1, 3)
-    said = capsys.readouterr().out
-    assert said.count("10.0 x Ray's (aim 5)") == 2
-    assert said.count("10.0 x Ray's (aim 1)") == 1
-
-
 def test_fewer_steps_are_still_whole_calls() -> None:
     assert real.steps_of("Fused", 1) == 64 * real.CHAIN
     assert real.steps_of("Fused", 3) == 21 * real.CHAIN

@@ -101,11 +101,12 @@ def said(ended: Ended) -> list[Any]:
 def trained(rows: int) -> list[float]:
     """What TRAIN prints, on a device of this process."""
     loss_of = jax.value_and_grad(lambda w, x: jnp.mean((jnp.tanh(x @ w) - x) ** 2))
-    w, losses = jax.random.normal(jax.random.key(0), (64, 64)) / 8, []
+    w = jax.random.normal(jax.random.key(0), (64, 64)) / 8
+    losses: list[float] = []
     for _ in range(STEPS):
         loss, grad = loss_of(w, np.sin(np.arange(rows * 64, dtype=np.float32)).reshape(rows, 64))
         w, losses = w - grad, [*losses, float(loss)]
-    return losses + np.asarray(w).reshape(-1)[:100].tolist()
+    return [*losses, *np.asarray(w).reshape(-1)[:100].tolist()]
 
 
 def gangs(trace: Trace, name: str) -> Any:

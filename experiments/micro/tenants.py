@@ -11,9 +11,9 @@ from seaway.trace import Trace
 from sim.hardware import Setup
 from sim.simulation import Simulation
 
-from ..framework.options import BadOption, Option
+from ..framework.options import BadOption, Option, Point
 from . import common
-from .clients import Failed, Loop, Tally, simulation
+from .clients import Failed, Loop, Tally
 from .programs import chain, plain
 
 # Figures 8 and 11 show the same programs. The paper does not print their length. One client leaves gaps (figure 11),
@@ -24,21 +24,16 @@ WINDOW = Option("window", 4096, "gangs that the controller may order ahead of th
 
 
 def tenants(
-    setup: Setup, compute: Sequence[int], *, nodes: int, ahead: int, gangs: int, policy: str, profile: str,
-    window: int, weights: Sequence[int] = (), fidelity: str = "cohort", seed: int = 0,
-) -> tuple[Simulation, list[Loop]]:  # fmt: skip
+    setup: Setup, point: Point, compute: Sequence[int], gangs: int, weights: Sequence[int] = ()
+) -> tuple[Simulation, list[Loop]]:
     """Simulate clients until `gangs` gangs have ended. `compute`: nanoseconds of each client's computation.
 
-    Each client calls a chain of `nodes` repeatedly, with `ahead` + 1 calls unfinished.
+    Each client calls a chain of NODES repeatedly, with AHEAD + 1 calls unfinished.
     """
-    sim = simulation(
-        setup, profile=profile, policy=policy, fidelity=fidelity, seed=seed,
-        config=common.config(setup, profile, window),
-    )  # fmt: skip
-    ended = Tally()
+    sim, ended, nodes = common.simulated(setup, point), Tally(), point["nodes"]
     loops = [
         Loop(
-            sim, names(len(compute))[at], chain(setup, plain(each), nodes, name=f"program {at}"), ahead=ahead,
+            sim, names(len(compute))[at], chain(setup, plain(each), nodes, name=f"program {at}"), ahead=point["ahead"],
             weight=weights[at] if weights else 1, tally=ended,
         )
         for at, each in enumerate(compute)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.bench.frame.jax_world import AXIS
 from experiments.bench.frame.processes import Ending
 from experiments.bench.real import order
+from seaway.tools.calibrating import AXIS
 
 
 def ending(code: int | None, checked: int, wrong: int, over: bool = False) -> Ending:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.bench.frame.jax_world import AXIS
 from experiments.bench.real import actors, real
+from seaway.tools.calibrating import AXIS
 
 RATES = {"OpByOp": 100.0, "Chained": 300.0, "Fused": 1_000.0}
 

@@ -57,13 +57,13 @@ def weights_of(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def steady(sim: Simulation, skip: float = 1 / 3) -> tuple[int, int]:
+def steady(sim: Simulation) -> tuple[int, int]:
     """A window without the beginning, when pipelines fill, and without gangs that have not ended."""
     ended = np.asarray(sim.trace.gangs.column("ended"))
     started = np.asarray(sim.trace.gangs.column("started"))
     last = int(ended.max())
     first = int(started[started >= 0].min())
-    return first + int((last - first) * skip), last
+    return first + int((last - first) * (1 / 3)), last
 
 
 def shares(sim: Simulation, loops: Sequence[Loop], window: tuple[int, int]) -> dict[str, float]:
@@ -79,9 +79,9 @@ def busy(sim: Simulation, window: tuple[int, int]) -> float:
     return float(Trace(sim.trace, sim.setup).utilization(by="total", window=window)["busy_fraction"].iloc[0])
 
 
-def timelines(sim: Simulation, window: tuple[int, int], devices: int = 4) -> list[dict[str, Any]]:
+def timelines(sim: Simulation, window: tuple[int, int]) -> list[dict[str, Any]]:
     """Rows for a figure: which client used some devices from when to when, counted from the window's start."""
-    frame = Trace(sim.trace, sim.setup).intervals(window=window, sample=devices)
+    frame = Trace(sim.trace, sim.setup).intervals(window=window, sample=4)
     low, high = window[0] / 1e3, window[1] / 1e3
     return [
         {

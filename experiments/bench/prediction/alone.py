@@ -41,14 +41,14 @@ def works_of(platform: Platform, hosts: int) -> list[Work]:
     return sums if hosts > 1 else [*(Work("matmul", rows) for rows in MATMULS[platform]), *sums]
 
 
-def taken(platform: Platform, hosts: Sequence[int] | None = None, patience: float = PATIENCE) -> dict[str, Taken]:
+def taken(platform: Platform, hosts: Sequence[int] | None = None) -> dict[str, Taken]:
     """Times by `key_of`, in worlds of these sizes; of all processes of a world, the slowest one's."""
     found: dict[str, Taken] = {}
     with TemporaryDirectory() as folder, paced(Path(folder)) as pace:
         for count in sorted({1, *(HOSTS[platform] if hosts is None else hosts)}):
             words = (str(pace.path), platform)
             environment = processes.environment(1) | {"JAX_PLATFORMS": platform}
-            endings = processes.answers(member, count, environment, words, bound=patience)
+            endings = processes.answers(member, count, environment, words, bound=PATIENCE)
             said = [msgspec.convert(each, dict[str, Taken]) for each in endings]
             for key in said[0]:
                 found[key] = max((each[key] for each in said), key=lambda one: one.ns / one.reference)

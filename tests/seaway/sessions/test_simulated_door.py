@@ -237,7 +237,7 @@ def test_two_programs_share_an_island_by_weights_and_their_functions_of_one_name
     words = ["--simulate", str(cluster), "--trace", str(tmp_path / "trace"), "--policy", "stride", "--island", "east"]
     with opened(32, [*words, "--name", "ann", "--also", f"{other},name=bob,weight=3"]) as door:
         env = [door.env, {**door.env, "JAX_BACKEND_TARGET": f"grpc://{other}"}]
-        with program(STEPS_OF, env[0], "1024", "400") as ann, program(STEPS_OF, env[1], "2048", "200") as bob:
+        with program(STEPS_OF, env[0], "1024", "200") as ann, program(STEPS_OF, env[1], "2048", "100") as bob:
             for each in (ann, bob):
                 assert each.line() == "ready 32", each.errors()
             for each in (ann, bob):

@@ -108,20 +108,17 @@ with sw.simulate("B", hosts=4) as s:
 """
 
 
-def test_simulating_synthetic_work_imports_only_what_it_needs() -> None:
+def test_simulating_synthetic_work_imports_only_what_it_needs_and_a_call_is_the_same_once_jax_is_imported() -> None:
     """Among the rest are pandas and matplotlib, which traces need, and JAX, which `sw.jit` needs."""
     rest = sorted({*HEAVY} - {"numpy", "simpy"})
-    assert _said(f"{SYNTHETIC}print([name for name in {rest} if name in sys.modules])") == "[]"
-
-
-def test_a_call_is_the_same_before_and_after_jax_is_imported() -> None:
-    again = """
+    again = f"""
+    print([name for name in {rest} if name in sys.modules])
     before = len(step._known), len(both._known)
     import jax
-    sw.block_until_ready([step(x), step(x, 1.0), both((first, second), {"x": x})])
+    sw.block_until_ready([step(x), step(x, 1.0), both((first, second), {{"x": x}})])
     print(before == (len(step._known), len(both._known)))
 """
-    assert _said(SYNTHETIC + again) == "True"
+    assert _said(SYNTHETIC + again) == "[]\nTrue"
 
 
 def _said(code: str) -> str:

@@ -43,9 +43,8 @@ def points(options: dict[str, Values]) -> list[Point]:
 def measure(point: Point) -> dict[str, Any]:
     setup = common.island(point["cluster"], point["hosts"])
     sim, _ = tenants(
-        setup, [round(point["compute_ms"] * 1e6)] * point["clients"], nodes=point["nodes"], ahead=point["ahead"],
-        gangs=max(point["gangs"], 3 * point["clients"] * point["nodes"]), policy=point["policy"],
-        profile=point["profile"], window=point["window"], fidelity=point["fidelity"], seed=point["seed"],
+        setup, point, [round(point["compute_ms"] * 1e6)] * point["clients"],
+        max(point["gangs"], 3 * point["clients"] * point["nodes"]),
     )  # fmt: skip
     counted = steady(sim)
     found = busy(sim, counted)

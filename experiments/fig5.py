@@ -64,10 +64,7 @@ def measure(point: Point) -> dict[str, Any]:
     mode, kernel = point["mode"], simple(round(point["compute_ms"] * 1e6))
     if point["system"] == PATHWAYS:
         ahead = AS_THE_PAPERS[mode] if point["ahead"] < 0 else point["ahead"]
-        found = common.pathways(
-            setup, kernel, mode, point["nodes"], ahead=ahead, profile=point["profile"], window=point["window"],
-            calls=CALLS[mode] + 2 * ahead, policy=point["policy"], fidelity=point["fidelity"], seed=point["seed"],
-        )  # fmt: skip
+        found = common.pathways(setup, point, kernel, mode, point["nodes"], ahead=ahead, calls=CALLS[mode] + 2 * ahead)
     else:
         calls = 60 if point["system"] == "jax" else CALLS[mode]
         found = common.other(point["system"], setup, kernel, mode, point["nodes"], point["profile"], calls)

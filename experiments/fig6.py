@@ -52,10 +52,7 @@ def measure(point: Point) -> dict[str, Any]:
 
     def rates(compute: int) -> tuple[float, float]:
         kernel = simple(compute)
-        ours = common.pathways(
-            setup, kernel, "opbyop", 1, ahead=point["ahead"], profile=point["profile"], window=point["window"],
-            calls=CALLS, policy=point["policy"], fidelity=point["fidelity"], seed=point["seed"],
-        )  # fmt: skip
+        ours = common.pathways(setup, point, kernel, "opbyop", 1, ahead=point["ahead"], calls=CALLS)
         return ours, common.other("jax", setup, kernel, "opbyop", 1, point["profile"], 60)
 
     smallest = _smallest(rates, point["keep_up"])

@@ -42,11 +42,7 @@ def points(options: dict[str, Values]) -> list[Point]:
 def measure(point: Point) -> dict[str, Any]:
     setup = common.island(point["cluster"], point["hosts"])
     compute, clients = round(point["compute_ms"] * 1e6), point["clients"]
-    sim, _ = tenants(
-        setup, [compute] * clients, nodes=point["nodes"], ahead=point["ahead"],
-        gangs=max(point["gangs"], 2 * clients * point["nodes"]), policy=point["policy"], profile=point["profile"],
-        window=point["window"], fidelity=point["fidelity"], seed=point["seed"],
-    )  # fmt: skip
+    sim, _ = tenants(setup, point, [compute] * clients, max(point["gangs"], 2 * clients * point["nodes"]))
     ours = rate(sim)
     jax = common.other("jax", setup, plain(compute), "opbyop", 1, point["profile"], 90)
     return {

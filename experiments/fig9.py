@@ -47,11 +47,7 @@ def points(options: dict[str, Values]) -> list[Point]:
 def measure(point: Point) -> dict[str, Any]:
     setup, weights = common.island(point["cluster"], point["hosts"]), weights_of(point["weights"])
     compute = round(point["compute_ms"] * point["fused"] * 1e6)
-    sim, loops = tenants(
-        setup, [compute] * len(weights), nodes=point["nodes"], ahead=point["ahead"],
-        gangs=point["gangs"], policy=point["policy"], profile=point["profile"], window=point["window"],
-        weights=weights, fidelity=point["fidelity"], seed=point["seed"],
-    )  # fmt: skip
+    sim, loops = tenants(setup, point, [compute] * len(weights), point["gangs"], weights)
     counted = steady(sim)
     got = shares(sim, loops, counted)
     asked = {loop.name: loop.weight / sum(weights) for loop in loops}

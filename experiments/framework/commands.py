@@ -20,7 +20,7 @@ from .. import fidelity
 from . import catalogue, sweeping
 from .catalogue import EXPERIMENTS, GROUPS
 from .options import BadOption, Option, Values, nearest, read_all
-from .running import Result, run
+from .running import run
 
 OURS = (
     Option("out", "results", "folder for data, figures and findings"),
@@ -49,7 +49,7 @@ def _main(arguments: list[str]) -> int:
     if name == "fidelity":
         ours = read_all(OURS[:2], parsed(name, OURS[:2], rest))
         table = fidelity.run(jobs=int(ours["jobs"][0]) or None)
-        _print_fidelity(fidelity.text(table), fidelity.write(table, Path(str(ours["out"][0]))))
+        _print(fidelity.text(table), fidelity.write(table, Path(str(ours["out"][0]))))
         return DONE
     names = catalogue.names() if name == "all" else catalogue.known([name])
     theirs = [option for each in names for option in catalogue.load(each).OPTIONS]
@@ -91,26 +91,20 @@ def _each(names: list[str], asked: dict[str, str], ours: dict[str, Values], toge
         for name in names:
             sensitive = bool(ours["sensitivity"][0])
             result = run(name, chosen[name], out=out, executor=pool, jobs=jobs, sensitive=sensitive)
-            _print(result)
+            _print(result.text, result.files)
+            print()
             if result.stopped:
                 return STOPPED
             if result.failed:
                 code = FAILED
             results.append(result)
     if together:
-        _print_fidelity(*fidelity.of(results, Path(out)))
+        _print(*fidelity.of(results, Path(out)))
     return code
 
 
-def _print_fidelity(text: str, files: Sequence[Path]) -> None:
-    print(text)
-    for path in files:
-        print(f"  {path}")
-
-
-def _print(result: Result) -> None:
-    _print_fidelity(result.text, result.files)
-    print(flush=True)
+def _print(text: str, files: Sequence[Path]) -> None:
+    print(text, *(f"  {path}" for path in files), sep="\n", flush=True)
 
 
 def _listing() -> str:

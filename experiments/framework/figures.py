@@ -5,7 +5,7 @@ Every series has a colour and a marker of its own. A value printed in the paper 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from math import log2
 from pathlib import Path
@@ -55,12 +55,10 @@ def beside(axes: Any, **more: Any) -> None:
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), **{"handlelength": 2.6, **more})
 
 
-def note(
-    axes: Any, x: float, y: float, text: str, *, dx: int = 8, dy: int = 6, color: str = BLACK, center: bool = False
-) -> None:
+def note(axes: Any, x: float, y: float, text: str, *, dx: int = 8, dy: int = 6, center: bool = False) -> None:
     """Write text beside or above a point."""
     side = "center" if center else "left" if dx >= 0 else "right"
-    axes.annotate(text, (x, y), (dx, dy), textcoords="offset points", fontsize=8, ha=side, zorder=6, color=color,
+    axes.annotate(text, (x, y), (dx, dy), textcoords="offset points", fontsize=8, ha=side, zorder=6, color=BLACK,
                   bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.85})  # fmt: skip
 
 
@@ -81,13 +79,13 @@ def doublings(axes: Any, values: Iterable[float], log: bool = True) -> None:
         log_y(axes)
 
 
-def log_y(axes: Any, subs: Sequence[float] = (1.0, 2.0, 5.0)) -> None:
+def log_y(axes: Any) -> None:
     """Make y logarithmic, with plain numbers at 1, 2 and 5 of each decade."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     axes.set_yscale("log")
     low, high = axes.get_ylim()
-    axes.yaxis.set_major_locator(LogLocator(subs=subs if high / low < 2000 else (1.0,), numticks=30))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 2000 else (1.0,), numticks=30))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(_plain())
 

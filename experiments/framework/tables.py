@@ -50,11 +50,11 @@ def write(frame: pd.DataFrame, stem: Path) -> list[Path]:
     return [parquet, csv]
 
 
-def markdown(frame: pd.DataFrame, columns: Sequence[str] = ()) -> str:
+def markdown(frame: pd.DataFrame) -> str:
     """A Markdown table for reports, with numbers to four digits and dashes for missing values."""
-    shown = list(columns) or list(frame.columns)
+    shown = list(frame.columns)
     head = ["| " + " | ".join(shown) + " |", "|" + "---|" * len(shown)]
-    rows = frame[shown].itertuples(index=False)
+    rows = frame.itertuples(index=False)
     return "\n".join(head + ["| " + " | ".join(map(_cell, shown, row)) + " |" for row in rows])
 
 

@@ -1,6 +1,6 @@
 """Clients that call a program repeatedly, each a SimPy process, and the rates they reach.
 
-sim = simulation(setup, profile="paper")
+sim = Simulation(setup)
 one = Loop(sim, "a", task, ahead=1)
 sim.run(until=lambda: one.ended >= 100)
 rate(sim)
@@ -15,26 +15,10 @@ import numpy as np
 import simpy
 
 from core.client import Blocked, Client, Submitted
-from core.controller import Config
 from core.protocol import effects as e
-from core.schedule.policy import named
-from sim.hardware import Setup
 from sim.simulation import Simulation
 
-from ..framework.profiles import profile_of
 from .programs import Task
-
-
-def simulation(
-    setup: Setup, *, profile: str = "paper", policy: str = "fifo", fidelity: str = "cohort", seed: int = 0,
-    config: Config | None = None,
-) -> Simulation:  # fmt: skip
-    """A simulation. `policy` and `profile` are texts as on the command line."""
-    named(policy)  # raises if the name is wrong, before anything runs
-    how: Any = fidelity
-    return Simulation(
-        setup, policy=lambda: named(policy), profile=profile_of(profile), fidelity=how, seed=seed, config=config
-    )
 
 
 class Failed(Exception):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from core.controller import Config
+from core.schedule.policy import named
 from sim.baselines import SYSTEMS, BaselineWork, Mode, run
 from sim.hardware import Kernel, Setup, load
 from sim.simulation import Simulation, fanout_of
 
 from ..framework.options import Option, Point
 from ..framework.profiles import profile_of
-from .clients import Failed, Loop, rate, simulation
+from .clients import Failed, Loop, rate
 from .programs import chain
 
 PROFILE = Option("profile", "paper", "host costs: paper, seaway, a TOML file, or changed: paper:send*2+step=5us")
@@ -32,27 +33,19 @@ def island(cluster: str, hosts: int, hop: int = 0) -> Setup:
     return load(cluster, hosts=hosts, chip={name: {"like": name, "ici_latency": hop}})
 
 
-def config(setup: Setup, profile: str, window: int) -> Config:
-    """The controller's config, with the profile's fan-out."""
-    return Config(window=window, fanout=fanout_of(profile_of(profile), setup.cluster))
-
-
 def simulated(setup: Setup, point: Point) -> Simulation:
     """As a point says that has all of PROFILE, POLICY, FIDELITY, SEED and WINDOW."""
-    return simulation(
-        setup, profile=point["profile"], policy=point["policy"], fidelity=point["fidelity"], seed=point["seed"],
-        config=config(setup, point["profile"], point["window"]),
+    profile, policy = profile_of(point["profile"]), point["policy"]
+    named(policy)  # raises if the name is wrong, before anything runs
+    return Simulation(
+        setup, policy=lambda: named(policy), profile=profile, fidelity=point["fidelity"], seed=point["seed"],
+        config=Config(window=point["window"], fanout=fanout_of(profile, setup.cluster)),
     )  # fmt: skip
 
 
-def pathways(
-    setup: Setup, kernel: Kernel, mode: Mode, nodes: int, *, ahead: int, profile: str, window: int, calls: int,
-    policy: str = "fifo", fidelity: str = "cohort", seed: int = 0,
-) -> float:  # fmt: skip
+def pathways(setup: Setup, point: Point, kernel: Kernel, mode: Mode, nodes: int, *, ahead: int, calls: int) -> float:
     """Computations a second of one client of Pathways that calls repeatedly."""
-    sim = simulation(
-        setup, profile=profile, policy=policy, fidelity=fidelity, seed=seed, config=config(setup, profile, window)
-    )
+    sim = simulated(setup, point)
     in_a_row, held = (nodes if mode == "chained" else 1), (nodes if mode == "fused" else 1)
     client = Loop(sim, "client", chain(setup, kernel, in_a_row, held), ahead=ahead, calls=calls)
     sim.run(until=lambda: client.done)

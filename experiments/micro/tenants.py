@@ -11,9 +11,9 @@ from seaway.trace import Trace
 from sim.hardware import Setup
 from sim.simulation import Simulation
 
-from ..framework.options import BadOption, Option
+from ..framework.options import BadOption, Option, Point
 from . import common
-from .clients import Failed, Loop, Tally, simulation
+from .clients import Failed, Loop, Tally
 from .programs import chain, plain
 
 # Figures 8 and 11 show the same programs. The paper does not print their length. One client leaves gaps (figure 11),
@@ -24,21 +24,16 @@ WINDOW = Option("window", 4096, "gangs that the controller may order ahead of th
 
 
 def tenants(
-    setup: Setup, compute: Sequence[int], *, nodes: int, ahead: int, gangs: int, policy: str, profile: str,
-    window: int, weights: Sequence[int] = (), fidelity: str = "cohort", seed: int = 0,
-) -> tuple[Simulation, list[Loop]]:  # fmt: skip
+    setup: Setup, point: Point, compute: Sequence[int], gangs: int, weights: Sequence[int] = ()
+) -> tuple[Simulation, list[Loop]]:
     """Simulate clients until `gangs` gangs have ended. `compute`: nanoseconds of each client's computation.
 
-    Each client calls a chain of `nodes` repeatedly, with `ahead` + 1 calls unfinished.
+    Each client calls a chain of NODES repeatedly, with AHEAD + 1 calls unfinished.
     """
-    sim = simulation(
-        setup, profile=profile, policy=policy, fidelity=fidelity, seed=seed,
-        config=common.config(setup, profile, window),
-    )  # fmt: skip
-    ended = Tally()
+    sim, ended, nodes = common.simulated(setup, point), Tally(), point["nodes"]
     loops = [
         Loop(
-            sim, names(len(compute))[at], chain(setup, plain(each), nodes, name=f"program {at}"), ahead=ahead,
+            sim, names(len(compute))[at], chain(setup, plain(each), nodes, name=f"program {at}"), ahead=point["ahead"],
             weight=weights[at] if weights else 1, tally=ended,
         )
         for at, each in enumerate(compute)
@@ -62,13 +57,13 @@ def weights_of(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def steady(sim: Simulation, skip: float = 1 / 3) -> tuple[int, int]:
+def steady(sim: Simulation) -> tuple[int, int]:
     """A window without the beginning, when pipelines fill, and without gangs that have not ended."""
     ended = np.asarray(sim.trace.gangs.column("ended"))
     started = np.asarray(sim.trace.gangs.column("started"))
     last = int(ended.max())
     first = int(started[started >= 0].min())
-    return first + int((last - first) * skip), last
+    return first + int((last - first) * (1 / 3)), last
 
 
 def shares(sim: Simulation, loops: Sequence[Loop], window: tuple[int, int]) -> dict[str, float]:
@@ -84,9 +79,9 @@ def busy(sim: Simulation, window: tuple[int, int]) -> float:
     return float(Trace(sim.trace, sim.setup).utilization(by="total", window=window)["busy_fraction"].iloc[0])
 
 
-def timelines(sim: Simulation, window: tuple[int, int], devices: int = 4) -> list[dict[str, Any]]:
+def timelines(sim: Simulation, window: tuple[int, int]) -> list[dict[str, Any]]:
     """Rows for a figure: which client used some devices from when to when, counted from the window's start."""
-    frame = Trace(sim.trace, sim.setup).intervals(window=window, sample=devices)
+    frame = Trace(sim.trace, sim.setup).intervals(window=window, sample=4)
     low, high = window[0] / 1e3, window[1] / 1e3
     return [
         {

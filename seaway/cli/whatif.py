@@ -119,10 +119,7 @@ def _changed(given: argparse.Namespace, recorded: Workload, known: Setup | None)
     else:
         setup = changed_setup(recorded.cluster, given.hosts, given.islands, known)
     costs = _profile(given, setup, known)
-    config = config_of(
-        recorded, setup, costs, window=given.window, early=given.early, fanout=given.fanout,
-        same_cluster=setup.cluster == recorded.cluster,
-    )  # fmt: skip
+    config = config_of(recorded, setup, costs, window=given.window, early=given.early, fanout=given.fanout)
     found = []
     rest = _rest(given)
     for policy in given.policy or ([""] if rest else []):

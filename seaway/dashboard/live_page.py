@@ -46,8 +46,8 @@ GONE = (
 class LivePage:
     """The page of what still runs, served until this process ends, or `close`."""
 
-    def __init__(self, source: LiveSource, bind: str = "", height: int = HEIGHT) -> None:
-        self._source, self.height = source, height
+    def __init__(self, source: LiveSource, bind: str = "") -> None:
+        self._source = source
         self._server: PageServer | None = None
         if bind or not source.over:
             self._server = PageServer(source, bind)
@@ -79,7 +79,7 @@ class LivePage:
 
     def _framed(self, page: str, more: str) -> str:
         return (
-            f'<iframe srcdoc="{escape(page, quote=True)}" width="100%" height="{self.height}" style="border:0" '
+            f'<iframe srcdoc="{escape(page, quote=True)}" width="100%" height="{HEIGHT}" style="border:0" '
             f'title="Seaway" {more}></iframe>'
         )
 
@@ -88,9 +88,9 @@ class TracePage(LivePage):
     """The page of what is over. A notebook keeps it, and `save` writes it as one file. Its link, once it was asked for,
     is served until this process ends, or `close`."""
 
-    def __init__(self, source: LiveSource, bind: str = "", height: int = HEIGHT, most: int = MOST_KEPT) -> None:
+    def __init__(self, source: LiveSource, bind: str = "", most: int = MOST_KEPT) -> None:
         """`most`: how many characters a notebook may keep; the frame of a larger page is served."""
-        super().__init__(source, bind, height)
+        super().__init__(source, bind)
         self._most = most
 
     def save(self, path: str | Path) -> Path:

@@ -67,8 +67,8 @@ class Moment(msgspec.Struct, frozen=True):
 class PageServer:
     """`bind`: ADDRESS:PORT, or "" for loopback at a port that is free. Raises SeawayError if it cannot listen there."""
 
-    def __init__(self, source: LiveSource, bind: str = "", key: str = "") -> None:
-        self.source, self.key = source, key or secrets.token_urlsafe(18)
+    def __init__(self, source: LiveSource, bind: str = "") -> None:
+        self.source, self.key = source, secrets.token_urlsafe(18)
         self._http = _listening(bind, self)
         host, port = str(self._http.server_address[0]), self._http.server_address[1]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

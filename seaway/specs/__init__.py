@@ -3,7 +3,7 @@
 avals      shapes and types
 trees      pytrees
 slices     virtual devices that a user asks for
-shardings  how an array lies on a slice;  slice_sharding: as a NamedSharding that knows its slice
+shardings  how an array lies on a slice, in core's words and as a NamedSharding that knows its slice
 operand    what stands for an array in a call: an `Array`, or a value under trace
 """
 
@@ -12,6 +12,5 @@ from __future__ import annotations
 from . import avals, shardings, trees
 from .avals import Aval, aval, dtype_name, jax_dtype
 from .operand import Operand
-from .shardings import WHOLE, is_sharding, partition_spec, resolve
-from .slice_sharding import slice_of_sharding
+from .shardings import WHOLE, is_sharding, partition_spec, resolve, slice_of_sharding
 from .slices import Slice, as_slice, slice, whole  # noqa: A004

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
 from core.model import Sharding
 
-from ..errors import nearest
+from ..errors import NotNow, nearest
 from .avals import Aval
 from .slices import Slice
 
@@ -97,3 +97,41 @@ def named(sharding: Sharding, home: Slice) -> Any:
     from jax.sharding import NamedSharding
 
     return NamedSharding(home.mesh, partition_spec(sharding, home.axis_names))
+
+
+# --- that know their slice: two slices of one shape have equal meshes, so a mesh does not tell which is meant -------
+
+
+def sharding_over(home: Slice, spec: Any) -> Any:
+    """The NamedSharding of a slice. It says what to use where JAX cannot put an array on its devices."""
+    made = _kind()(home.mesh, spec)
+    made.slice = home
+    return made
+
+
+def slice_of_sharding(sharding: Any) -> Slice | None:
+    """The slice whose `sharding()` made it; None for anything else."""
+    if "jax" not in sys.modules or not isinstance(sharding, _kind()):
+        return None
+    home: Slice = sharding.slice
+    return home
+
+
+@cache
+def _kind() -> Any:
+    """The class, made when JAX is there."""
+    from jax.sharding import NamedSharding
+
+    class SliceSharding(NamedSharding):
+        """Equal to the NamedSharding that it is, and `slice` is the slice that it was made by."""
+
+        slice: Slice
+
+        @property
+        def is_fully_addressable(self) -> bool:
+            raise NotNow(
+                f"this process has none of the devices of {self.slice!r}, so JAX cannot place arrays there "
+                f"(jax.device_put and the like): use sw.put(x, sharding=slice.sharding(...))"
+            )
+
+    return SliceSharding

@@ -51,7 +51,7 @@ class Slice:
         `sw.put(x, sharding=slice.sharding("x"))`."""
         from jax.sharding import PartitionSpec
 
-        from .slice_sharding import sharding_over
+        from .shardings import sharding_over
 
         named = [axis for entry in spec for axis in (entry if isinstance(entry, tuple) else (entry,)) if axis]
         for axis in named:

@@ -45,7 +45,7 @@ def gangs(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
     frame["skew_us"] = micros(facts.skew[rows])
     frame["input_wait_us"] = _input_waits(facts, rows)
     flags = facts.flags[rows]
-    frame["inferred"] = _inferred(flags)
+    frame["inferred"] = inferred(flags)
     frame["placeholder"] = flags & core_trace.PLACEHOLDER > 0
     frame["failed"] = flags & core_trace.FAILED > 0
     return frame
@@ -161,7 +161,7 @@ def transfers(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
             "duration_us": duration,
             # Bytes a nanosecond are gigabytes a second.
             "gigabytes_per_s": nbytes / np.where(duration > 0, duration * 1_000, np.nan),
-            "inferred": _inferred(flags),
+            "inferred": inferred(flags),
             "failed": flags & core_trace.FAILED > 0,
         }
     )
@@ -256,7 +256,7 @@ def _looked_up(keys: npt.NDArray[np.integer], found: dict[int, str], other: str)
     return texts(names[which])
 
 
-def _inferred(flags: Ints) -> pd.Series:
+def inferred(flags: Ints) -> pd.Series:
     """The `inferred` column: names of the flags set, such as "started,ended"."""
     kinds, which = np.unique(flags & sum(_INFERRED), return_inverse=True)
     names = [",".join(name for bit, name in _INFERRED.items() if kind & bit) for kind in kinds.tolist()]

@@ -21,8 +21,9 @@ from core.record import trace as core_trace
 
 from ..machines import TraceMachines
 from .facts import Facts, category
+from .frames import inferred
 from .place_groups import NONE, PlaceGroup
-from .times import Bools, Ints, micros
+from .times import Ints, micros
 
 # A gang on a host: (host, seq, enqueued, ended, bound, whether it is a collective), in the controller's time.
 Seen = tuple[int, int, int, int, int, bool]
@@ -189,7 +190,7 @@ def frame(facts: Facts, told: HostRows, origin: int, window: tuple[int, int] | N
             "started_us": micros(started),
             "ended_us": micros(ended),
             "bound_us": bound / 1_000,
-            "inferred": _inferred((flags & STARTED > 0) | told_of, (flags & ENDED > 0) & ~told_of),
+            "inferred": inferred(np.where(told_of, STARTED, flags & (STARTED | ENDED))),
         },
         copy=False,
     )
@@ -226,12 +227,6 @@ def _check(number: int, limit: int | None) -> None:
         raise ValueError(
             f"{number:,} gangs on hosts; limit={limit:,}. Take a window=(from, to), or gangs(), one row a gang"
         )
-
-
-def _inferred(started: Bools, ended: Bools) -> pd.Series:
-    names = pd.Index(["", "started", "ended", "started,ended"], dtype=object)
-    which = started.astype(np.int8) + 2 * ended.astype(np.int8)
-    return pd.Series(pd.Categorical.from_codes(which, categories=names)).astype("str")
 
 
 def bounds(told: HostRows, seqs: Sequence[int]) -> Ints:

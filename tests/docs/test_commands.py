@@ -7,7 +7,6 @@ import configparser
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -199,11 +198,3 @@ def test_the_readme_counts_the_papers_numbers_correctly() -> None:
         f"{numbers[total - fitted]} predicted; {numbers[missed]} of these is missed"
     )
     assert said in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def pages_with_commands() -> Iterator[str]:
-    yield from (name_of(unit.page) for unit in units())
-
-
-def test_pages_with_something_to_run_are_found() -> None:
-    assert {"README.md", "docs/policies.md", "docs/clusters.md", "docs/deployment.md"} <= set(pages_with_commands())

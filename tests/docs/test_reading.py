@@ -87,36 +87,9 @@ def test_different_output_is_noticed(tmp_path: Path) -> None:
         read(unit, tmp_path)
 
 
-def test_a_command_that_fails_is_noticed(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="No such file"):
-        follow(tmp_path, Block("command", "cat nothing", 1))
-
-
 def test_a_program_that_never_gets_ready_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="no policy is called 'nope'"):
         follow(tmp_path, Block("command", "seaway controller --policy nope", 1))
-
-
-def test_python_errors_are_raised(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError):
-        follow(tmp_path, Block("python", "1 / 0\n", 1))
-
-
-def test_a_file_of_the_page_can_be_imported_and_run(tmp_path: Path) -> None:
-    follow(
-        tmp_path,
-        Block("python", "SEVEN = 7\n", 1, "mine.py"),
-        Block("python", "from mine import SEVEN as seven\nassert seven == SEVEN\n", 4),
-        Block("command", "python -c 'from mine import SEVEN; assert SEVEN == 7'", 8),
-    )
-
-
-def test_exported_variables_hold_for_later_commands_of_the_page(tmp_path: Path) -> None:
-    follow(
-        tmp_path,
-        Block("command", "export FOLDER=$PWD/x KIND=some,more  # for what follows", 1),
-        Block("command", f'test "$FOLDER-$KIND" = {tmp_path}/x-some,more', 2),
-    )
 
 
 def test_commands_are_replaced_as_the_table_says() -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from core.model.errors import Impossible
-from experiments import fig5, fig6, fig7, fig8, fig9, fig11
+from experiments import fig5, fig6, fig7, fig8
 from experiments.framework import BadOption, run, sensitivity
 from experiments.framework.catalogue import load
 from experiments.framework.profiles import profile_of
@@ -66,13 +66,6 @@ def test_fig5_the_cost_of_writing_decides_where_fused_programs_fall_behind() -> 
     assert reach() < reach(ahead=8) < 800
     assert 800 < reach(profile="paper:send*0.5") < 1300
     assert 800 < reach(hop_us=2.0) < 1300
-
-
-def test_fig5_a_client_that_runs_ahead_is_faster() -> None:
-    waits, ahead = (
-        rate(frame("fig5", system="pathways", mode="opbyop", hosts=4, ahead=each), hosts=4) for each in (-1, 8)
-    )
-    assert ahead > 1.2 * waits
 
 
 def test_fig6_agrees_with_the_points_that_the_profile_is_fitted_to() -> None:
@@ -169,17 +162,11 @@ def test_a_conclusion_is_checked_with_each_fitted_value_halved_and_doubled(monke
     assert moved["send x2"] == pytest.approx(1 + 16 * 0.066 / 2.3, rel=0.05)
     assert moved["receive x2"] == pytest.approx(1.0, abs=0.02)
     assert moved["client_call x0.5"] < 0.9
-
-
-def test_figure_6_says_that_its_fit_assumes_one_call_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With none ahead, nothing but length hides a call's overhead: 0.5 % of the computation is all of it. With more
-    ahead, the client's own time is hidden, too, and what is left is what the controller writes to every host."""
-    monkeypatch.setattr(fig6, "SENSITIVITY", {"cluster": ("B",), "hosts": (16,), "curve": (0,)})
-    chosen: dict[str, Any] = {option.name: option.values for option in fig6.OPTIONS}
-    rows = gather(sensitivity.variants(load("fig6"), chosen), jobs=1, title="").rows
-    then = sensitivity.moved(load("fig6"), chosen, rows.values()).set_index("change")["then"]
+    # The fit assumes one call ahead. With none, nothing but length hides a call's overhead: 0.5 % of the computation is
+    # all of it. With more, what is left is what the controller writes to every host.
+    then = found.set_index("change")["then"]
     assert then["ahead 0"] == pytest.approx(2.3 / 0.005, rel=0.1)
-    assert then["ahead 0"] > 2.3 > then["ahead 2"] > then["ahead 4"] >= 16 * 0.066
+    assert 2.3 > then["ahead 2"] > then["ahead 4"] >= 16 * 0.066
 
 
 def test_a_profile_can_be_changed_by_an_option() -> None:
@@ -211,8 +198,6 @@ def test_invalid_options_are_refused() -> None:
     with pytest.raises(Impossible, match="no policy is called"):
         run("policies", policy="fairest", jobs=1)
     assert not fig8.points({**{o.name: o.values for o in fig8.OPTIONS}, "clients": ()})
-    assert fig11.FULL == 1.0
-    assert fig9.NAME == "fig9"
 
 
 def test_a_run_reports_how_far_its_conclusions_move_and_keeps_its_own_rows() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.framework.options import BadOption, Option, command, grid, read_all
+from experiments.framework.options import BadOption, Option, command, read_all
 
 HOSTS = Option("hosts", (2, 8, 32), "hosts of the island", least=1)
 COMPUTE = Option("compute_ms", 0.33, "of a computation")
@@ -24,10 +24,6 @@ def test_a_text_a_value_and_a_list_are_all_accepted() -> None:
     assert HOSTS.read("64k") == (65_536,)
     assert COMPUTE.read("1,2.5") == (1.0, 2.5)
     assert NOISY.read("yes,no") == (True, False)
-
-
-def test_option_names_may_have_dashes() -> None:
-    assert read_all(ALL, {"compute-ms": "2.4"})["compute_ms"] == (2.4,)
 
 
 @pytest.mark.parametrize(
@@ -52,13 +48,6 @@ def test_invalid_values_are_refused_by_name(option: Option, asked: object, says:
 def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(BadOption, match=r"no option --host; did you mean --hosts\? there is: --hosts, --compute-ms"):
         read_all(ALL, {"host": 3})
-
-
-def test_a_grid_is_every_combination() -> None:
-    assert grid({"hosts": (2, 8), "policy": ("fifo", "stride")}) == [
-        {"hosts": 2, "policy": "fifo"}, {"hosts": 2, "policy": "stride"},
-        {"hosts": 8, "policy": "fifo"}, {"hosts": 8, "policy": "stride"},
-    ]  # fmt: skip
 
 
 def test_the_command_to_repeat_a_run_names_all_non_default_options() -> None:

@@ -16,7 +16,7 @@ from experiments import fig10, fig12, table1, table2
 from experiments.framework import BadOption
 from experiments.framework.options import read_all
 from experiments.framework.tables import split
-from experiments.models.shapes import LM_3B, MODELS, T5_3B, T5_LARGE
+from experiments.models.shapes import LM_3B, MODELS
 from experiments.pricing import __main__ as pricing
 from experiments.pricing import book, jobs
 from experiments.pricing.jobs import Job
@@ -25,7 +25,7 @@ from experiments.training.ablation import ablation, computing
 from experiments.training.drive import train
 from experiments.training.exchange import Islands, islands
 from experiments.training.pipelines import Pipeline, pipeline
-from experiments.training.steps import Pricing, Step, spmd
+from experiments.training.steps import Pricing, Step
 from seaway.costs import Cost
 from sim.hardware.profiles import profile
 from sim.hardware.setups import load
@@ -104,13 +104,6 @@ def test_a_job_that_is_priced_joins_the_others_in_the_book(tmp_path: Path, monke
     assert [path.name for path in tmp_path.iterdir()] == ["costs-lm-3b.json"]
 
 
-def test_every_computation_in_the_book_fits_into_the_memory_of_a_core() -> None:
-    for path in sorted(book.DATA.glob("costs-*.json")):
-        for key, cost in book.committed(path).items():
-            assert 0 < cost.memory.peak <= 16 << 30, key
-            assert cost.duration > 0, key
-
-
 @pytest.mark.parametrize(("at", "kind"), [(0, "forward"), (1, "backward"), (-1, "forward"), (1, "update")])
 def test_the_book_belongs_to_the_current_models(at: int, kind: str) -> None:
     """Compiled code has a digest. A model that was changed must be priced again."""
@@ -145,12 +138,6 @@ def test_without_a_compiler_costs_are_rooflines_and_say_so(monkeypatch: pytest.M
     job = jobs.step("LM-3B", 128, 2048, 336)
     assert book.cost(job).name == "LM-3B/step"
     assert book.cost(job).source == "stated"
-
-
-def test_a_matrix_is_split_only_where_necessary() -> None:
-    assert jobs.model_axis(T5_LARGE, 32) == 1
-    assert jobs.model_axis(T5_3B, 512) == 16
-    assert jobs.model_axis(LM_3B, 128) == 8
 
 
 # --- programs
@@ -194,15 +181,6 @@ def test_islands_send_every_gradient_to_each_other(stated: None) -> None:
     assert found.step_ns > alone
     light = train(islands(Islands(costed, both.slices, 32, 128, light=True), Pricing()), setup, PAPER)
     assert light.step_ns == pytest.approx(alone, rel=0.02)
-
-
-def test_a_step_on_all_cores_takes_as_long_as_its_kernel(stated: None) -> None:
-    setup = setups.cluster(32)
-    step = spmd(jobs.step("LM-3B", 32, 128, 128), setups.whole(setup, 4)[0], 128 * 128, Pricing(0.5))
-    found = train(step, setup, PAPER)
-    assert found.step_ns == pytest.approx(200 * MS, rel=0.001)
-    assert found.tokens_per_s == pytest.approx(128 * 128 / 0.2, rel=0.001)
-    assert found.busy == pytest.approx(1.0, abs=0.001)
 
 
 def test_the_parts_of_a_step_add_up_to_the_step(stated: None) -> None:

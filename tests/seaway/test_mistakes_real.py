@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -36,7 +35,6 @@ connect: Any = sw.connect
 west = sw.slice(devices=1, island="west")
 one, two = sw.slice(devices=1, name="one"), sw.slice(devices=2, name="two")
 double = sw.jit(lambda x: x * 2.0, devices=two, name="double")
-donor = sw.jit(lambda x: x + 1, devices=two, donate_argnums=0, name="donor")
 ONES = np.ones(3, np.float32)
 
 
@@ -50,30 +48,21 @@ def shared() -> Iterator[sw.Session]:
 
 NO_SESSION: list[tuple[Call, str]] = [
     (lambda: sw.local(hosts=0), r"sw.local\(hosts=0\): a whole number, at least 1"),
-    (lambda: sw.local("A"), r"sw.local\(hosts='A'\): a whole number"),  # type: ignore[arg-type]
     (lambda: sw.local(devices_per_host=2.0), r"devices_per_host=2.0\): a whole number"),  # type: ignore[arg-type]
-    (lambda: sw.local(policy="strid"), "no policy is called 'strid'.*did you mean 'stride'"),
     (lambda: sw.local(policy=3), "policy=3: a name"),  # type: ignore[arg-type]
     (lambda: sw.local(policy="stride:x"), "policy 'stride' has no option 'x'; its options: lead"),
     (lambda: sw.local(platform="gpu"), r"sw.local\(platform='gpu'\): 'cpu', 'cuda', 'tpu'"),  # type: ignore[arg-type]
     (lambda: sw.local(memory="2 gigs"), "memory '2 gigs' has an unknown unit"),
     (lambda: sw.local(memory=-1), "memory cannot be -1: it is negative"),
     (lambda: sw.local(config={"windo": 4}), "config has no 'windo'.*did you mean 'window'"),  # type: ignore[arg-type]
-    (lambda: sw.connect("http://head:29000"), "an address is like 'grpc://head:29000'"),
     (lambda: sw.connect(29000), r"sw.connect\(29000\): an address is like"),  # type: ignore[arg-type]
-    (lambda: sw.connect("head:99999"), r"sw.connect\('head:99999'\): an address is like"),
     (lambda: sw.connect("head:1", token="a", token_file="b"), "give one of the two"),
     (lambda: sw.connect("head:1", token_file="/nowhere"), "cannot read /nowhere: No such file"),
     (lambda: local(config={"window": "x"}), "config: window='x': Expected `int`, got `str`"),
     (lambda: local(config=3), "config=3: a dict of settings, or a Config"),
-    (lambda: local(timeout="a"), r"sw.local\(timeout='a'\): seconds, more than 0"),
     (lambda: local(timeout=0), r"sw.local\(timeout=0\): seconds"),
-    (lambda: connect("head", timeout="a"), r"sw.connect\(timeout='a'\): seconds"),
     (lambda: connect("head", patience=-1), r"sw.connect\(patience=-1\): seconds"),
     (lambda: local(devices=4), "has no option 'devices'.*did you mean 'devices_per_host'"),
-    (lambda: local(host=4), "has no option 'host'.*did you mean 'hosts'"),
-    (lambda: local(dispatch="both"), r"sw\.local\(dispatch='both'\): 'parallel'"),
-    (lambda: local(retries=None), r"sw\.local\(retries=None\): a number; 0 for none"),
     (lambda: local(record=3), r"sw\.local\(record=3\): the path of a file"),
     (lambda: connect("head", dispatch=1), r"sw\.connect\(dispatch=1\): 'parallel'"),
     (lambda: connect("head", client=0), r"sw\.connect\(client=0\): a client's name is a text"),
@@ -97,13 +86,14 @@ def test_a_start_timeout_that_is_too_short_is_named_and_nothing_is_left() -> Non
         sw.local(timeout=0.01)
 
 
-def test_an_address_where_another_program_listens_is_refused() -> None:
+def test_an_address_where_nobody_or_another_program_listens_is_refused() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        place = f"127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(sw.errors.Unreachable, match=f"no controller answers at {place} .*waited 0.5 s.*sw.local"):
-            sw.connect(f"grpc://{place}", timeout=0.5)
+        for place in (f"127.0.0.1:{silent.getsockname()[1]}", "127.0.0.1:9"):
+            said = f"no controller answers at {place} .*waited 0.5 s.*sw.local"
+            with pytest.raises(sw.errors.Unreachable, match=said):
+                sw.connect(f"grpc://{place}", timeout=0.5)
 
 
 class RefusingController:
@@ -179,17 +169,10 @@ def test_an_agent_that_finds_no_controller_says_which_it_looks_for(nobody: str) 
 
 COMMANDS = [
     (["controller", "--bind", "TAKEN"], "cannot listen on TAKEN: is the port taken?"),
-    (["controller", "--bind", "0.0.0.0:0"], "will not listen on 0.0.0.0:0 unprotected"),
-    (["controller", "--token-file", "/nowhere"], "cannot read /nowhere: No such file"),
-    (["controller", "--token-file", "/dev/null"], "/dev/null is empty, and was given to protect the cluster"),
     (["up", "--hosts", "0"], "--hosts 0: at least 1"),
-    (["up", "--bind", "0.0.0.0:0"], "--bind 0.0.0.0:0: `seaway up` is for one machine, and listens"),
     (["up", "--token-file", "/dev/null"], "/dev/null is empty, and was given to protect the cluster"),
     (["up", "--metrics-port", "x"], "--metrics-port x: a port, or ADDRESS:PORT"),
-    (["up", "--bind", "nonsense"], "--bind nonsense: cannot listen on 'nonsense': an address is like"),
-    (["status", "http://x"], "seaway: status 'http://x': an address is like 'grpc://head:29000', or head:29000"),
     (["cancel", "x:y", "ann"], "seaway: cancel 'x:y': an address is like 'grpc://head:29000', or head:29000"),
-    (["down", "--state", "/nowhere"], "nothing that `seaway up --state /nowhere` started is running"),
 ]
 
 
@@ -229,10 +212,6 @@ def test_a_session_that_was_made_and_not_entered_is_an_error() -> None:
 # --- calls ----------------------------------------------------------------------------------------------------------
 
 
-def misfit(x: Any, y: Any) -> Any:
-    return x @ y
-
-
 def branches(x: Any) -> Any:
     return x if x > 0 else -x
 
@@ -256,10 +235,7 @@ def closes_over(n: Any) -> Any:
 CALLS: list[tuple[Call, str]] = [
     (lambda: float(sw.jit(lambda x: x, devices=5)(1.0)), r"asks for 5 devices. The nearest that would fit: 4 devices"),
     (lambda: float(sw.jit(lambda x: x, devices=west)(1.0)), "there is island 'i0'.*on island 'west'"),
-    (lambda: sw.jit(lambda x: x)(1.0), "needs `devices`: sw.slice"),
-    (lambda: sw.jit(lambda x: x, devices=jax.devices())(1.0), "needs `devices`: sw.slice"),  # type: ignore[call-overload]
     (lambda: sw.jit(lambda x: 1 / 0, devices=two, name="zero")(1.0), "division by zero.*sw.jit 'zero' was traced"),
-    (lambda: sw.jit(misfit, devices=two)(np.ones((2, 3)), np.ones((2, 3))), "dot_general.*'misfit' was traced"),
     (lambda: sw.jit(branches, devices=two)(1.0), "the function branches.*jnp.where.*irregular=True.*sw.route"),
     (lambda: sw.jit(lambda x: np.sin(x), devices=two)(1.0), "call jax.numpy, not numpy"),
     (lambda: sw.jit(lambda x: x[x > 0], devices=two)(ONES), "boolean indices.*irregular=True, max_shape"),
@@ -271,15 +247,10 @@ CALLS: list[tuple[Call, str]] = [
     (lambda: sw.program(lambda x: double(x) if x > 0 else x)(1.0), "`>` on .*a program calls computations"),
     (lambda: sw.jit(lambda x: x, devices=two, in_shardings=P("x"))(ONES), "float32.3. does not divide by 2.*2 and 4"),
     (lambda: sw.jit(lambda x: x, devices=two, in_shardings=P("data"))(ONES), "no axis 'data'.*its axes: 'x'"),
-    (lambda: sw.pmap(lambda x: x, "i", devices=two)(ONES), "dimension 0, is 3; make it 2"),
-    (lambda: double("a"), "leaf 0 is 'a', of type str; arguments are arrays"),
     (lambda: sw.synthetic("paid", devices=two, duration="1ms")(1.0), "'paid' is only its cost.*write it with sw.jit"),
     (lambda: sw.jit(closes_over, devices=one)(3), "closes over is part of its code; pass it as an argument"),
     (lambda: float(sw.jit(lambda: jnp.zeros(1 << 40), devices=one)()[0]), r"\[no-memory\] it needs 4.0 TiB"),
     (lambda: bool(double(ONES)), r"bool\(\): only an array of one element"),
-    (lambda: double(ONES) + 1, r"`\+` on float32\[3\].*compute there, with sw.jit"),
-    (lambda: double(ONES).__setitem__(0, 1), r"is on devices and cannot be changed.*x.at\[...\].set"),
-    (lambda: pickle.dumps(double(1.0)), r"save its contents, np.asarray\(x\)"),
 ]
 
 
@@ -291,22 +262,6 @@ def test_invalid_calls_are_refused(shared: sw.Session, call: Call, said: str) ->
         call()
     assert time.monotonic() - begun < 10
     assert float(double(2.0)) == 4  # the session goes on
-
-
-def test_arrays_that_are_gone_say_why(shared: sw.Session) -> None:
-    x = sw.put(ONES, devices=two)
-    y = donor(x)
-    for use in (lambda: np.asarray(x), lambda: double(x)):
-        with pytest.raises(
-            sw.errors.NotNow, match="was donated to 'donor'; do not donate it, or use what the call returned"
-        ):
-            use()
-    y.delete()
-    with pytest.raises(sw.errors.NotNow, match="it was deleted"):
-        double(y)
-
-
-# --- sessions in and after one another ------------------------------------------------------------------------------
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------------------------

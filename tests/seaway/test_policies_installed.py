@@ -4,12 +4,8 @@ The package is a folder on the path with a real dist-info, as pip leaves it."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import seaway as sw
@@ -65,14 +61,6 @@ def test_it_is_known_by_its_name() -> None:
 
 
 @pytest.mark.usefixtures("site")
-def test_a_session_takes_it_by_name() -> None:
-    step = sw.synthetic("step", devices=4, duration="1ms")
-    with sw.simulate("B", hosts=2, policy="acme-newest:depth=2") as s:
-        step(np.float32(0)).block_until_ready()
-        assert type(s.simulation.controller.state.islands[0].scheduler.policy).__name__ == "Newest"
-
-
-@pytest.mark.usefixtures("site")
 @pytest.mark.parametrize(
     ("name", "error"),
     [
@@ -117,15 +105,3 @@ def test_command_lines_take_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "1 run" in capsys.readouterr().out
     assert main(["simulate", str(program), "--cluster", "B", "--policy", "acme-never"]) == 1
     assert "there are fifo, stride, priority, shortest, deadline, round_robin, acme_newest" in capsys.readouterr().err
-
-
-def test_a_controller_of_its_own_process_takes_it(site: Path) -> None:
-    """It is found there as it is here: by what is installed."""
-    path = os.pathsep.join([str(site), *filter(None, sys.path)])
-    said = subprocess.run(
-        [sys.executable, "-m", "seaway", "controller", "--policy", "acme-oldest", "--hosts", "1"],
-        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert said.returncode != 0
-    assert "there are fifo" in said.stderr
-    assert "acme_newest" in said.stderr

@@ -69,12 +69,9 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
-def test_a_copy_of_our_packages_works_as_well(copy: Path, tmp_path: Path) -> None:
+def test_a_copy_works_until_another_package_has_overwritten_its_core(copy: Path, tmp_path: Path) -> None:
     result = python("import seaway; print(seaway.__file__)", copy, cwd=tmp_path)
     assert result.stdout.strip() == str(copy / "seaway" / "__init__.py"), result.stderr
-
-
-def test_a_core_that_another_package_has_overwritten_is_named(copy: Path, tmp_path: Path) -> None:
     ours = copy / "core" / "__init__.py"
     ours.write_text("'''Installed over ours by another package with a top-level core.'''")
     said = complaint(python("import seaway", copy, cwd=tmp_path))

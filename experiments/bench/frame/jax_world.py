@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-AXIS = "device"
+from seaway.tools.calibrating import AXIS
 
 
 class JaxWorld:

@@ -22,8 +22,9 @@ from backend.agent import keep_what_is_freed
 from seaway.tools.calibrating import Pace, paced
 
 from ..frame import processes
+from ..frame.jax_world import JaxWorld
 from .cases import HOSTS, MATMULS, Platform, Work
-from .programs import AXIS, Taken, content, key_of, repeated
+from .programs import Taken, content, key_of, repeated
 
 ROUNDS = 9
 CALLS = 5  # calls of a round, of which the median is taken
@@ -40,14 +41,14 @@ def works_of(platform: Platform, hosts: int) -> list[Work]:
     return sums if hosts > 1 else [*(Work("matmul", rows) for rows in MATMULS[platform]), *sums]
 
 
-def taken(platform: Platform, hosts: Sequence[int] | None = None, patience: float = PATIENCE) -> dict[str, Taken]:
+def taken(platform: Platform, hosts: Sequence[int] | None = None) -> dict[str, Taken]:
     """Times by `key_of`, in worlds of these sizes; of all processes of a world, the slowest one's."""
     found: dict[str, Taken] = {}
     with TemporaryDirectory() as folder, paced(Path(folder)) as pace:
         for count in sorted({1, *(HOSTS[platform] if hosts is None else hosts)}):
             words = (str(pace.path), platform)
             environment = processes.environment(1) | {"JAX_PLATFORMS": platform}
-            endings = processes.answers(member, count, environment, words, bound=patience)
+            endings = processes.answers(member, count, environment, words, bound=PATIENCE)
             said = [msgspec.convert(each, dict[str, Taken]) for each in endings]
             for key in said[0]:
                 found[key] = max((each[key] for each in said), key=lambda one: one.ns / one.reference)
@@ -76,26 +77,23 @@ def of_rounds(found: Sequence[Round], inline: bool = False) -> Taken:
 
 
 def member(address: str, rank: int, count: int, pace_file: str, platform: Platform) -> None:
-    import jax
-
     keep_what_is_freed()
-    if count > 1:
-        jax.distributed.initialize(address, count, rank)
+    world = JaxWorld(address, rank, count)
     found = {
         key: msgspec.to_builtins(one)
         for work in works_of(platform, count)
-        for key, one in _measured(work, count, Pace(Path(pace_file))).items()
+        for key, one in _measured(world, work, count, Pace(Path(pace_file))).items()
     }
     processes.say(**found)
     processes.leave()
 
 
-def _measured(work: Work, count: int, pace: Pace) -> dict[str, Taken]:
-    once, first = _compiled(repeated(work, 1), content(work, count))
+def _measured(world: JaxWorld, work: Work, count: int, pace: Pace) -> dict[str, Taken]:
+    once, first = _compiled(world, repeated(work, 1), content(work, count))
     wall, _, first_inline = _call(once, first)
     many = SUMS if work.op == "reduce" else max(2, min(MOST, round(TARGET / wall)))
-    often, _ = _compiled(repeated(work, many), content(work, count))
-    nothing, little = _compiled(_next_to_nothing, np.zeros(count, np.float32))
+    often, _ = _compiled(world, repeated(work, many), content(work, count))
+    nothing, little = _compiled(world, _next_to_nothing, np.zeros(count, np.float32))
     more: list[Round] = []
     called: list[Round] = []
     often_inline = _call(often, first).inline
@@ -156,17 +154,7 @@ def _next_to_nothing(x: Any) -> Any:
     return x + 1
 
 
-def _compiled(function: Callable[[Any], Any], whole: Any) -> tuple[Callable[[Any], Any], Any]:
+def _compiled(world: JaxWorld, function: Callable[[Any], Any], whole: Any) -> tuple[Callable[[Any], Any], Any]:
     """(the function compiled for all devices of the world, its first content)."""
-    import jax
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec
-
-    split: Any = PartitionSpec
-    mesh = Mesh(np.array(jax.devices()), (AXIS,))
-    first = jax.make_array_from_callback(whole.shape, NamedSharding(mesh, split(AXIS)), lambda index: whole[index])
-
-    def one(x: Any) -> Any:
-        return function(x[0])[None]
-
-    mapped = jax.shard_map(one, mesh=mesh, in_specs=split(AXIS), out_specs=split(AXIS))
-    return jax.jit(mapped).lower(first).compile(), first
+    first = world.array(whole)
+    return world.compiled(lambda x: function(x[0])[None], first), first

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seaway.tools.calibrating import chained
+from seaway.tools.calibrating import chained, to_and_fro
 
 from .cases import Case
 from .programs import Alone, Call, alone_ns, computation, content, name_of
@@ -125,12 +125,7 @@ def _transfer(case: Case, session: Any, spell: float) -> Iterator[Values]:
 
     a, b = (sw.slice(devices=1, exclusive=True) for _ in range(2))
 
-    @sw.program
-    def hops(x: Any) -> Any:
-        for _ in range(case.chain // 2):
-            x = sw.put(sw.put(x, devices=b), devices=a)
-        return x
-
+    hops = to_and_fro(a, b, case.chain)
     x = sw.put(np.ones(case.nbytes, np.uint8), devices=a)
     for _ in range(WARM):
         hops(x).block_until_ready()

@@ -13,12 +13,10 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from seaway.tools.calibrating import product
+from seaway.tools.calibrating import AXIS, product, step
 from sim.hardware import Collective, Kernel
 
 from .cases import Work
-
-AXIS = "device"
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -68,14 +66,7 @@ def at_speed(alone: Alone, reference: float) -> Alone:
 
 def operation(work: Work) -> Call:
     """The JAX function for one device."""
-    return product if work.op == "matmul" else _reduce
-
-
-def _reduce(x: Any) -> Any:
-    import jax
-
-    lax: Any = jax.lax
-    return x - lax.pmean(x, AXIS) + 1
+    return product if work.op == "matmul" else step
 
 
 def repeated(work: Work, times: int) -> Call:

@@ -16,9 +16,11 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from seaway.tools.calibrating import AXIS
+
 from ..frame import options, processes
 from ..frame.deployed import deployed
-from ..frame.jax_world import AXIS, JaxWorld
+from ..frame.jax_world import JaxWorld
 
 FULL = True
 HOSTS = 3

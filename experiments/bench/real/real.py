@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from seaway.tools.calibrating import chained
+from seaway.tools.calibrating import AXIS, chained, step
 
 from ..frame import options, processes
-from ..frame.jax_world import AXIS, JaxWorld
+from ..frame.jax_world import JaxWorld
 from . import actors
 
 FULL = True
@@ -38,13 +38,6 @@ CROWD = 8  # divides the number of steps if there are more devices than cores
 PATIENCE = 240.0  # seconds for all of JAX's side
 
 Rates = dict[str, list[float]]
-
-
-def step(x: Any) -> Any:
-    import jax
-
-    lax: Any = jax.lax
-    return x - lax.pmean(x, AXIS) + 1
 
 
 def fused(x: Any) -> Any:

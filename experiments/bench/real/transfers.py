@@ -10,15 +10,16 @@ from __future__ import annotations
 import socket
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from backend.admin import Children
 from core.transfer import CHUNK
+from seaway.tools.calibrating import to_and_fro
 
 from ..frame import options, processes
 from ..frame.deployed import deployed
@@ -39,18 +40,6 @@ class Row(NamedTuple):
     size: int
     seaway: float
     raw: float
-
-
-def to_and_fro(a: Any, b: Any, hops: int) -> Callable[[Any], Any]:
-    import seaway as sw
-
-    def program(x: Any) -> Any:
-        for _ in range(hops // 2):
-            x = sw.put(sw.put(x, devices=b), devices=a)
-        return x
-
-    made: Callable[[Any], Any] = sw.program(program)
-    return made
 
 
 # --- the baseline: bytes over one TCP connection between two processes, with nothing around them ---------------------

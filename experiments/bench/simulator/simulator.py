@@ -108,10 +108,10 @@ class Counted(simpy.Environment):
 
 
 class Naive:
-    def __init__(self, hosts: int, seed: int = 0, env: simpy.Environment | None = None) -> None:
-        self.env = env if env is not None else simpy.Environment(initial_time=0)
+    def __init__(self, hosts: int, env: simpy.Environment) -> None:
+        self.env = env
         self.hosts = hosts
-        self._random = Random(seed)
+        self._random = Random(0)
         self._nic = simpy.Resource(self.env)  # the scheduler's
         self._nics = [simpy.Resource(self.env) for _ in range(hosts)]
         self._pcie = [simpy.Resource(self.env) for _ in range(hosts)]

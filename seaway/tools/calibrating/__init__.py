@@ -11,9 +11,9 @@ this_machine    its cores, and a piece of Python by which its speed is told
 """
 
 from .calibration import Calibration, Figure
-from .device_costs import addition, product
+from .device_costs import AXIS, addition, product
 from .measuring import calibrate
 from .pace import Pace, paced
-from .transfer_costs import hops
+from .transfer_costs import hops, to_and_fro
 from .watching import Watch
-from .workloads import chained, streamed
+from .workloads import chained, step, streamed

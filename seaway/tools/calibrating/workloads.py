@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .device_costs import product
+from .device_costs import AXIS, product
 from .watching import Watch, WatchSample
 
 CHAINS = (8, 32, 128)  # nodes of a call
@@ -25,7 +25,6 @@ BURST = 8
 LEAST = 2  # rounds through all workloads
 TRIAL = 3  # calls made to learn how long one takes
 ROWS = 64  # rows of a product large enough for JAX to compute it on another thread than the enqueueing one
-AXIS = "device"
 Made = Callable[[int], "DoneWork"]  # runs a workload this many times
 
 

@@ -56,17 +56,13 @@ class Comparison(msgspec.Struct):
 
 
 def compare(left: ClusterSeen, right: ClusterSeen, names: tuple[str, str] = ("simulated", "real")) -> Comparison:
-    found = Comparison(*names, gangs=(_ran(left), _ran(right)))
+    found = Comparison(*names, gangs=(sum(map(len, left.orders)), sum(map(len, right.orders))))
     for island, name in enumerate(left.islands):
         _order(found, island, name, left, right)
     _runs(found, left, right)
     _puts(found, left, right)
     _left(found, left, right)
     return found
-
-
-def _ran(seen: ClusterSeen) -> int:
-    return sum(map(len, seen.orders))
 
 
 # --- orders ---------------------------------------------------------------------------------------------------------

@@ -15,11 +15,11 @@ from .compare import SHOWN, ComparedRow, Comparison, apart, history
 from .edge import Commanded, EnqueuedGang, HostActions, SentChunk
 
 
-def compare(commanded: Commanded, seen: dict[int, HostActions], over: bool = True) -> Comparison:
-    """Compare. `over`: all work had ended before the hosts did, so a buffer not freed by then never was."""
+def compare(commanded: Commanded, seen: dict[int, HostActions]) -> Comparison:
+    """All work had ended before the hosts did, so a buffer not freed by then never was."""
     found = Comparison("commanded", "by devices")
     _enqueued(found, commanded, seen)
-    _freed(found, commanded, seen, over)
+    _freed(found, commanded, seen)
     _sent(found, commanded, seen)
     return found
 
@@ -28,7 +28,8 @@ def compare(commanded: Commanded, seen: dict[int, HostActions], over: bool = Tru
 
 
 def _enqueued(found: Comparison, commanded: Commanded, seen: dict[int, HostActions]) -> None:
-    texts, unlike, counts = commanded_texts(commanded), False, [0, 0]
+    texts = {gang.seq: gang.text for gangs in commanded.gangs.values() for gang in gangs}
+    unlike, counts = False, [0, 0]
     for host, gangs in commanded.gangs.items():
         known = {gang.seq: gang for gang in gangs}
         for device in commanded.cluster.devices_of(host):
@@ -41,10 +42,6 @@ def _enqueued(found: Comparison, commanded: Commanded, seen: dict[int, HostActio
                 unlike = True
                 found.differences.append("\n".join(_first(device, host, wanted, given, texts)))
     found.rows.append(ComparedRow("gangs enqueued, device by device", str(counts[0]), str(counts[1]), not unlike))
-
-
-def commanded_texts(commanded: Commanded) -> dict[int, str]:
-    return {gang.seq: gang.text for gangs in commanded.gangs.values() for gang in gangs}
 
 
 def _expected(commanded: Commanded, host: int, wanted: Sequence[int], given: Sequence[int]) -> list[int]:
@@ -71,12 +68,12 @@ def _first(device: int, host: int, wanted: Sequence[int], given: Sequence[int], 
 # --- frees ----------------------------------------------------------------------------------------------------------
 
 
-def _freed(found: Comparison, commanded: Commanded, seen: dict[int, HostActions], over: bool) -> None:
+def _freed(found: Comparison, commanded: Commanded, seen: dict[int, HostActions]) -> None:
     wrong: list[str] = []
     counts = [0, 0]
     for host, buffers in commanded.buffers.items():
         island = commanded.cluster.island_of_host(host).index
-        whole = over and not commanded.troubled(island)
+        whole = not commanded.troubled(island)
         due = [buffer for buffer in buffers if buffer not in commanded.donated[host]]
         freed = seen[host].freed
         counts[0] += len(due) if whole else len([buffer for buffer in due if freed[buffer]])

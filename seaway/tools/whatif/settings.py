@@ -96,11 +96,11 @@ def _entry(island: Island, kinds: bool) -> dict[str, Any]:
 
 def config_of(
     recorded: Workload, setup: Setup, profile: Profile, *, window: int | None = None, early: str | None = None,
-    fanout: int | None = None, same_cluster: bool = True,
+    fanout: int | None = None,
 ) -> Config:  # fmt: skip
     """The recorded config with changes. On another cluster the fan-out of the tree of hosts is the profile's."""
     config = recorded.config
-    if not same_cluster:
+    if setup.cluster != recorded.cluster:
         config = msgspec.structs.replace(config, fanout=fanout_of(profile, setup.cluster))
     given = {"window": window, "early": early, "fanout": fanout}
     for key in ("window", "fanout"):

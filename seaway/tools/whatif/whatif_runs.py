@@ -99,7 +99,7 @@ class Actor:
         self._open: dict[int, None] = {}  # runs that have not ended
         self._gets: dict[int, int] = {}  # requests under way -> the run that makes it, of the record
         self._submitted = self._since = 0  # when its user last submitted; and last submitted or stopped waiting
-        self._news = sim.env.event()
+        self._news = sim.env.event()  # the client's next
 
     # --- what it does -------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class Actor:
             yield from self._until(due - sim.profile.client_call)
             yield from self._call(made)
         while self._open or self._gets:
-            yield self._hears()
+            yield self._news
         if person.left:
             self.client.act(lambda client, now: client.close(now))
         self.over = True
@@ -129,7 +129,7 @@ class Actor:
             return
         names = [self._runs[run] for run in runs]
         while any(name in self._open for name in names) or any(run in runs for run in self._gets.values()):
-            yield self._hears()
+            yield self._news
         self._since = max(self._since, *(self._ended[name] for name in names))
 
     def _due(self, made: RecordedCall) -> int:
@@ -155,7 +155,7 @@ class Actor:
             answer = self.client.act(act)
             if not isinstance(answer, Blocked):
                 break
-            yield self._hears()
+            yield self._news
         if isinstance(made.call, m.Submit):
             self._since = self._submitted = self._sim.now
         self._made(made.call, answer)
@@ -223,10 +223,6 @@ class Actor:
                 pass
 
     # --- what it hears ------------------------------------------------------------------------------------
-
-    def _hears(self) -> simpy.Event:
-        """The event of the client's next news."""
-        return self._news
 
     def _hear(self, effect: e.Command) -> None:
         match effect:

@@ -68,4 +68,4 @@ def test_devices_are_kept_free_where_a_gang_without_a_deadline_would_make_an_adm
 
 
 def test_nothing_is_wrong_with_it() -> None:
-    sw.policies.check(DeadlineAdmission, worlds=32, may_starve=True)
+    sw.policies.check(DeadlineAdmission, worlds=16, may_starve=True)

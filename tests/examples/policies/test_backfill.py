@@ -85,4 +85,4 @@ def test_law_the_oldest_of_those_that_compete_starts_no_later_than_in_the_order_
 
 
 def test_nothing_is_wrong_with_it() -> None:
-    sw.policies.check(EasyBackfill, worlds=32)
+    sw.policies.check(EasyBackfill, worlds=16)

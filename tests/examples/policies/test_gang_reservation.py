@@ -40,7 +40,7 @@ def test_a_client_that_does_not_come_back_has_kept_them_for_the_grace() -> None:
 
 
 def test_nothing_is_wrong_with_it() -> None:
-    sw.policies.check(GangReservation, worlds=32, may_starve=True)
+    sw.policies.check(GangReservation, worlds=16, may_starve=True)
 
 
 def test_the_trace_of_a_session_shows_what_was_reserved_and_for_whom() -> None:

@@ -59,4 +59,4 @@ def test_a_client_that_is_gone_is_forgotten() -> None:
 
 
 def test_nothing_is_wrong_with_it() -> None:
-    sw.policies.check(LeastAttained, worlds=32)
+    sw.policies.check(LeastAttained, worlds=16)

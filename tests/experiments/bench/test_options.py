@@ -32,12 +32,6 @@ def test_a_benchmark_without_options_says_so(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.endswith("It has no options.\n")
 
 
-def test_help_names_all_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench.main(["--help"]) == 0
-    said = capsys.readouterr().out
-    assert all(f"  {name} " in said for name in bench.BENCHES)
-
-
 @pytest.mark.parametrize("name", WITH_OPTIONS)
 def test_each_benchmark_has_help_and_refuses_unknown_options(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

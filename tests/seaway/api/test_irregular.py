@@ -47,18 +47,10 @@ def sizes_of(count: int = 1, **options: Any) -> list[tuple[int, ...]]:
     return made
 
 
-def test_the_shape_of_an_irregular_output_is_its_bound() -> None:
-    with small():
-        assert positive(VECTOR).shape == (4,)
-
-
-def test_contents_are_cut_to_their_count() -> None:
+def test_an_output_has_the_shape_of_its_bound_and_contents_are_cut_to_their_count() -> None:
     with small(values="compute"):
+        assert positive(VECTOR).shape == (4,)
         assert np.asarray(positive(VECTOR)).tolist() == [2.0, 4.0]
-
-
-def test_without_stated_sizes_an_output_is_as_large_as_its_bound() -> None:
-    assert sizes_of() == [(4,)]
 
 
 def test_contents_decide_the_sizes_if_there_are_any() -> None:
@@ -68,13 +60,13 @@ def test_contents_decide_the_sizes_if_there_are_any() -> None:
 @pytest.mark.parametrize(
     ("sizes", "made"),
     [
+        (None, [4, 4, 4]),
         (3, [3, 3, 3]),
         (0.5, [2, 2, 2]),
         ([1, 4], [1, 4, 1]),
         ({"positive": 1, "other": 2}, [1, 1, 1]),
         (lambda rng, bound: bound - 1, [3, 3, 3]),
     ],
-    ids=["rows", "fraction", "recorded", "by name", "function"],
 )
 @pytest.mark.filterwarnings("ignore:sizes has 'other'")
 def test_sizes_can_be_stated(sizes: Any, made: list[int]) -> None:

@@ -277,13 +277,11 @@ def test_the_examples_in_the_documentation_run(tmp_path: Path, monkeypatch: pyte
         assert found["kernel"].collectives
 
 
-def test_a_roofline_moves_the_matrices_of_a_product_once() -> None:
-    """Matrix times vector is all reading."""
+def test_a_roofline_moves_the_matrix_of_a_product_with_a_vector_once() -> None:
     size = 256
-    matrix, vector = S((size, size), jnp.float32), S((size,), jnp.float32)
-    for other, numbers in ((vector, size * size + 2 * size), (matrix, 3 * size * size)):
-        found = roofline_costs(lambda a, b: a @ b, (matrix, other), topology="v3:4x4")
-        assert found.hbm_bytes == 4 * numbers
+    args = S((size, size), jnp.float32), S((size,), jnp.float32)
+    found = roofline_costs(lambda a, b: a @ b, args, topology="v3:4x4")
+    assert found.hbm_bytes == 4 * (size * size + 2 * size)
 
 
 def test_a_roofline_moves_what_products_do_not_move_once() -> None:

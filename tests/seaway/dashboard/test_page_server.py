@@ -18,7 +18,7 @@ import pytest
 import seaway as sw
 from core.record import Look
 from seaway.dashboard import PageServer, Unavailable
-from seaway.dashboard.page_server import MOST, file_of
+from seaway.dashboard.page_server import MOST
 from seaway.errors import SeawayError
 from seaway.trace.trace_source import TraceSource
 from tests.seaway.small_sessions import small
@@ -139,11 +139,6 @@ def test_all_that_the_page_loads_is_served_from_here_with_a_strict_policy(page: 
 )  # fmt: skip
 def test_nothing_else_is_served(page: PageServer, path: str) -> None:
     assert ask(page, "GET", path)[0] == 404
-
-
-@pytest.mark.parametrize("name", ["..", "../page_server.py", "uplot/../../page_server.py", "a\\b.js", "", "/page.html"])
-def test_names_that_lead_elsewhere_are_no_files(name: str) -> None:
-    assert file_of(name) is None
 
 
 def test_no_script_makes_html_of_a_string() -> None:

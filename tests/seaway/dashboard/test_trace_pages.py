@@ -132,11 +132,6 @@ def test_printed_it_says_its_link_which_is_served_until_it_is_closed(trace: Trac
         urllib.request.urlopen(said[1])
 
 
-def test_an_address_that_is_none_is_refused_at_once(trace: Trace) -> None:
-    with pytest.raises(sw.errors.SeawayError, match=r"an address is like 127\.0\.0\.1:29100"):
-        trace.live("here")
-
-
 # --- in a browser -------------------------------------------------------------------------------------------------
 
 

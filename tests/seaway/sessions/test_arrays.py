@@ -228,11 +228,3 @@ def test_shapes_stand_for_contents_that_do_not_exist() -> None:
         assert x.nbytes == 2 << 30
         assert s.now() > 2 * 2**30 / 12.5e9
         step(aval((4,), "float32").abstract()).block_until_ready()
-
-
-def test_a_run_shows_only_its_public_fields() -> None:
-    with small():
-        run = step(np.float32(0)).run
-        assert {name for name in dir(run) if not name.startswith("_")} == {
-            "blame", "cancel", "done", "due_at", "ended_at", "late", "number", "program", "tries", "wait",
-        }  # fmt: skip

@@ -48,23 +48,6 @@ def test_each_client_has_its_name_and_weight() -> None:
     }  # fmt: skip
 
 
-def test_a_client_cannot_be_opened_again_with_another_weight() -> None:
-    with small() as s:
-        s.client("a", weight=2)
-        with pytest.raises(ValueError, match="'a' is here already, with weight 2"):
-            s.client("a", weight=3)
-        with pytest.raises(ValueError, match="at least 1"):
-            s.client("b", weight=0)
-
-
-def test_clients_share_devices_and_not_arrays() -> None:
-    with small() as s:
-        with s.client("a"):
-            x = step(ZERO)
-        with s.client("b"), pytest.raises(sw.errors.NotNow, match="belongs to client 'a', and 'b' calls"):
-            step(x)
-
-
 def test_spawned_clients_run_at_the_same_time() -> None:
     with small() as s:
         alone = s.spawn(loop, 20, name="alone").result()

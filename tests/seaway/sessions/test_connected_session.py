@@ -388,10 +388,3 @@ def test_a_controller_that_is_gone_for_good_ends_all_waits_by_name() -> None:
             made.block_until_ready()
         assert time.monotonic() - begun < 5
         session.close(abort=True)
-
-
-def test_an_address_without_a_controller_is_refused_at_once() -> None:
-    with pytest.raises(sw.errors.Unreachable, match=r"no controller answers at 127.0.0.1:9 \(waited 0.5 s\)"):
-        sw.connect("grpc://127.0.0.1:9", timeout=0.5)
-    with pytest.raises(ValueError, match="an address is like 'grpc://head:29000'"):
-        sw.connect("http://head")

@@ -4,7 +4,6 @@ warning."""
 from __future__ import annotations
 
 import logging
-import warnings
 from typing import Any, cast
 
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 import seaway as sw
 from core.protocol.effects import LogLine
 from seaway.sessions.connected.local_cluster import LocalDriver
-from seaway.sessions.replaced import text_of
 from tests.seaway.small_sessions import small
 
 step = sw.synthetic("step", devices=sw.slice(devices=2, name="two"), duration="1ms")
@@ -102,15 +100,6 @@ def test_several_islands_give_one_warning() -> None:
     (said,) = (str(each.message) for each in caught)
     assert "on island 'i0' it raised KeyError: 'nobody' when asked to pick, at " in said
     assert "; and on 1 more island ('i1'); what entered" in said
-
-
-def test_a_correct_policy_gives_no_warning() -> None:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with small(policy="stride"):
-            step(ZERO).block_until_ready()
-    assert caught == []
-    assert text_of([]) == ""
 
 
 def test_a_local_session_warns_too_however_much_is_logged_afterwards(caplog: pytest.LogCaptureFixture) -> None:

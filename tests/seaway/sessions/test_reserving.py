@@ -54,7 +54,9 @@ def test_a_simulation_wakes_up_when_the_policy_said() -> None:
     assert table[["busy_fraction", "skew_fraction", "input_wait_fraction", "reserved_fraction"]].sum().sum() <= 1
 
 
-def test_timed_devices_wait_as_long_and_the_log_of_it_replays_to_the_byte(tmp_path: Path) -> None:
+def test_timed_devices_wait_as_long_and_the_log_of_it_replays_to_the_byte_and_shows_what_was_reserved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     log = tmp_path / "run.log"
     with sw.local(hosts=1, devices_per_host=2, platform="timed", policy=Pauses, record=log) as s:
         with s.client("ann"):
@@ -67,13 +69,7 @@ def test_timed_devices_wait_as_long_and_the_log_of_it_replays_to_the_byte(tmp_pa
     assert sum(isinstance(entry.event, Wakeup) for entry in found.entries) >= 3
     controller = eventlogs.machine_of(found.about, policy=Pauses)
     assert sum(1 for _ in replayed(found, controller)) == len(found.entries)
-
-
-def test_a_replay_shows_what_was_reserved_at_any_event(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = tmp_path / "run.log"
-    with sw.local(hosts=1, devices_per_host=2, platform="timed", policy=Pauses, record=log) as s, s.client("ann"):
-        step(ZERO).block_until_ready()
-    wakeup = next(index for index, entry in enumerate(eventlogs.read(log).entries) if "Wakeup" in str(entry.event))
+    wakeup = next(index for index, entry in enumerate(found.entries) if isinstance(entry.event, Wakeup))
     said = ""
     for stop in range(wakeup, 0, -1):
         capsys.readouterr()

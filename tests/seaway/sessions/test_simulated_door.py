@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from experiments.bench.frame.door_server import Door, local, opened
+from experiments.bench.frame.door_server import Door, opened
 from seaway.cli import main
 from seaway.trace import Trace
 from tests.backend.door.jax_programs import program
@@ -95,6 +98,17 @@ def said(ended: Ended) -> list[Any]:
     return [json.loads(line) for line in ended.out.splitlines()]
 
 
+def trained(rows: int) -> list[float]:
+    """What TRAIN prints, on a device of this process."""
+    loss_of = jax.value_and_grad(lambda w, x: jnp.mean((jnp.tanh(x @ w) - x) ** 2))
+    w = jax.random.normal(jax.random.key(0), (64, 64)) / 8
+    losses: list[float] = []
+    for _ in range(STEPS):
+        loss, grad = loss_of(w, np.sin(np.arange(rows * 64, dtype=np.float32)).reshape(rows, 64))
+        w, losses = w - grad, [*losses, float(loss)]
+    return [*losses, *np.asarray(w).reshape(-1)[:100].tolist()]
+
+
 def gangs(trace: Trace, name: str) -> Any:
     found = trace.gangs()
     return found[found["program"] == name]
@@ -109,8 +123,7 @@ def test_programs_compute_what_they_compute_on_devices_of_their_own_and_arrays_m
         (facts, found) = said(python("-c", TRAIN, str(STEPS), "read", env=door.env))
         (joined,) = said(python("-c", SHARDS, env=door.env))
     assert facts == {"devices": devices, "kind": "tpu-v3", "spec": [None, "model"]}
-    (_, wanted) = said(python("-c", TRAIN, str(STEPS), "read", env=local(devices)))
-    assert found == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    assert found == pytest.approx(trained(max(64, devices)), rel=1e-4, abs=1e-5)
     assert joined == [2048 * at + 3 for at in range(devices)]
     trace = Trace.load(tmp_path / "trace")
     assert len(gangs(trace, "train_step")) == STEPS
@@ -224,7 +237,7 @@ def test_two_programs_share_an_island_by_weights_and_their_functions_of_one_name
     words = ["--simulate", str(cluster), "--trace", str(tmp_path / "trace"), "--policy", "stride", "--island", "east"]
     with opened(32, [*words, "--name", "ann", "--also", f"{other},name=bob,weight=3"]) as door:
         env = [door.env, {**door.env, "JAX_BACKEND_TARGET": f"grpc://{other}"}]
-        with program(STEPS_OF, env[0], "1024", "400") as ann, program(STEPS_OF, env[1], "2048", "200") as bob:
+        with program(STEPS_OF, env[0], "1024", "200") as ann, program(STEPS_OF, env[1], "2048", "100") as bob:
             for each in (ann, bob):
                 assert each.line() == "ready 32", each.errors()
             for each in (ann, bob):

@@ -3,7 +3,6 @@ tracer provider is set up."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from typing import Any
@@ -167,27 +166,6 @@ def test_spans_change_nothing_in_a_simulation() -> None:
     alone = played()
     with collected():
         assert played() == alone
-
-
-def test_without_a_provider_a_session_has_no_spans() -> None:
-    with small() as s:
-        train(ZERO).block_until_ready()
-        assert s.spans is None
-        assert type(api.get_tracer_provider()) is api.ProxyTracerProvider
-
-
-UNUSED = """
-import sys, numpy as np, seaway as sw
-step = sw.synthetic("step", devices=4, duration="1ms")
-with sw.simulate("B", hosts=2) as s:
-    step(np.float32(0)).block_until_ready()
-    s.trace.runs()
-assert not [name for name in sys.modules if name.startswith("opentelemetry")]
-"""
-
-
-def test_a_program_that_does_not_use_opentelemetry_does_not_import_it() -> None:
-    subprocess.run([sys.executable, "-c", UNUSED], check=True)
 
 
 def calls_of_a_submit() -> list[str]:

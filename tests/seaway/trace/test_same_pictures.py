@@ -60,8 +60,7 @@ def everybody() -> None:
 
 SHAPE: Any = {"hosts": 2, "devices_per_host": 2, "policy": "stride"}
 SESSIONS: dict[str, Callable[[], sw.Session]] = {
-    "real CPU devices": lambda: sw.local(**SHAPE),
-    "real timed devices": lambda: sw.local(**SHAPE, platform="timed"),
+    "real": lambda: sw.local(**SHAPE),
     "simulated": lambda: sw.simulate(
         {"island": [{"hosts": 2, "devices_per_host": 2}]}, policy="stride", progress=False
     ),
@@ -77,7 +76,7 @@ def run(where: str) -> Trace:
     return found
 
 
-@pytest.fixture(params=SESSIONS, ids=lambda each: each.replace(" ", "-"), name="trace")
+@pytest.fixture(params=SESSIONS, name="trace")
 def _trace(request: pytest.FixtureRequest) -> Trace:
     return run(request.param)
 
@@ -116,23 +115,10 @@ PICTURES: dict[str, Callable[[Any], Figure]] = {
     "plot_fairness": lambda t: t.plot_fairness(bins=5),
     "plot_latency_cdf": lambda t: t.plot_latency_cdf(),
 }
-OTHERS = {
-    "perfetto",
-    "live",  # tests/seaway/dashboard
-    "otel",  # tests/seaway/telemetry
-    "save",
-    "load",
-    "summary",
-    "sample",
-    "machines",
-    "origin",
-    "since",
-    "span",
-    "contended",
-    "facts",
-}
-
-
+OTHERS = {  # `live`: tests/seaway/dashboard; `otel`: tests/seaway/telemetry
+    "perfetto", "live", "otel", "save", "load", "summary", "sample", "machines", "origin", "since", "span",
+    "contended", "facts",
+}  # fmt: skip
 NO_ROWS = {"reservations"}  # no policy of these runs keeps devices free
 
 
@@ -248,9 +234,9 @@ def test_an_empty_picture_has_no_colour() -> None:
 # --- overlays ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=[each for each in SESSIONS if each != "simulated"], name="both")
-def _both(request: pytest.FixtureRequest) -> Overlay:
-    return Overlay({"real": run(request.param), "simulated": run("simulated")})
+@pytest.fixture(scope="module")
+def both() -> Overlay:
+    return Overlay({where: run(where) for where in SESSIONS})
 
 
 def test_the_table_of_an_overlay_joins_those_of_its_traces(both: Overlay) -> None:
@@ -258,7 +244,7 @@ def test_the_table_of_an_overlay_joins_those_of_its_traces(both: Overlay) -> Non
     for name, make in FRAMES.items():
         table = make(both)
         assert table.columns[0] == "trace"
-        assert table["trace"].cat.categories.tolist() == ["real", "simulated"]
+        assert table["trace"].cat.categories.tolist() == list(own)
         for which, trace in own.items():
             mine = table[table["trace"] == which].drop(columns="trace")
             like = make(trace)
@@ -287,14 +273,9 @@ def test_the_pictures_of_an_overlay_show_something(name: str, both: Overlay) -> 
     assert figure.axes[-1].get_xlabel().startswith(about)
 
 
-def late(trace: CoreTrace, by: int) -> Trace:
-    """The same trace, by a clock that began so much earlier."""
-    return Trace(trace)._moved(by)
-
-
 def test_traces_with_different_clocks_can_be_overlaid() -> None:
-    core = traces.shared(gangs=60)
-    one, other = late(core, 0), late(core, 5_000_000_000)
+    one = Trace(traces.shared(gangs=60))
+    other = one._moved(5_000_000_000)
     assert other.span == tuple(each + 5_000_000_000 for each in one.span)
     both = Overlay({"one": one, "other": other})
     for table in (both.gangs(), both.shares(bins=7), both.utilization("client", bins=9), both.memory()):

@@ -113,30 +113,6 @@ def slices(events: list[Event], category: str) -> list[Event]:
     return [event for event in events if event["ph"] == "X" and event["cat"] == category]
 
 
-# --- the checker checks -----------------------------------------------------------------------------------
-
-GOOD = {"ph": "X", "name": "a", "ts": 1, "dur": 5, "pid": 1, "tid": 1}
-
-
-@pytest.mark.parametrize(
-    ("events", "says"),
-    [
-        ([GOOD, {**GOOD, "ts": 3}], "cross"),
-        ([{**GOOD, "ts": -1}], "ts of"),
-        ([{**GOOD, "pid": "host 1"}], "pid of"),
-        ([{key: value for key, value in GOOD.items() if key != "dur"}], "lacks"),
-        ([{**GOOD, "ph": "?"}], "a known phase"),
-        ([{"ph": "b", "name": "a", "cat": "c", "id": 1, "ts": 1, "pid": 1}], "not a pair"),
-        ([GOOD] + [{**GOOD, "ph": ph, "cat": "c", "id": 1, "ts": 7} for ph in "sf"], "touches no slice"),
-        ([{"ph": "M", "name": "process_name", "pid": 1, "args": {}}], "metadata"),
-        ([{"ph": "C", "name": "a", "ts": 1, "pid": 1, "args": {"b": "1"}}], "counter"),
-    ],
-)
-def test_the_checker_finds_each_mistake(events: list[Event], says: str) -> None:
-    assert faults(json.dumps({"displayTimeUnit": "ns", "traceEvents": [GOOD]})) == []
-    assert says in " ".join(faults(json.dumps({"displayTimeUnit": "ns", "traceEvents": events})))
-
-
 # --- what we write ----------------------------------------------------------------------------------------
 
 
@@ -166,16 +142,6 @@ def test_any_trace_gives_a_file_that_follows_the_rules(seed: int) -> None:
         mine = [e for e in slices(events, category) if named is None or e["name"] == named]
         long = sum(round(1_000 * e["dur"]) for e in mine)
         assert long == sum(what == kind for _, _, _, what in truth), kind
-
-
-def test_waits_are_separate_slices(tmp_path: Path) -> None:
-    trace = Trace(traces.shared(gangs=60))
-    waits = Counter(e["name"] for e in slices(written(trace, tmp_path / "t.json"), "wait"))
-    frame = trace.intervals()
-    assert waits == {"waits for peers": (frame["skew_us"] > 0).sum()}
-    core, cluster = traces.pipeline(steps=1)
-    waits = Counter(e["name"] for e in slices(written(Trace(core, cluster), tmp_path / "p.json"), "wait"))
-    assert waits["waits for inputs"] == (Trace(core, cluster).intervals()["input_wait_us"] > 0).sum()
 
 
 def test_a_process_is_a_host_and_a_thread_is_a_device(tmp_path: Path) -> None:

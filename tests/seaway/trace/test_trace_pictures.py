@@ -213,13 +213,6 @@ def test_a_notebook_shows_a_picture_and_global_settings_stay_unchanged() -> None
     assert dict(mpl.rcParams) == before
 
 
-def test_colours_are_distinct_and_legible_without_colour_vision_too() -> None:
-    assert len({style.pale(color) for color in style.COLORS}) == len(style.COLORS)
-    assert style.colors(["a", "b"]) == {"a": style.BLUE, "b": style.ORANGE}
-    assert style.colors([str(n) for n in range(9)])["8"] == style.OTHER
-    assert (style.on(style.YELLOW), style.on(style.BLUE)) == (style.INK, "white")
-
-
 def test_labels_that_would_touch_are_moved_apart() -> None:
     axes = style.Picture("column", 2).subplots()
     axes.set_ylim(0, 1)

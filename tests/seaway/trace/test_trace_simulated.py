@@ -30,11 +30,11 @@ def across(x: Any) -> Any:
     return second(sw.put(first(x), devices=there, sharding=there.sharding("d")))
 
 
-@pytest.fixture(scope="module", params=["cohort", "exact"])
-def trace(request: pytest.FixtureRequest) -> Trace:
+@pytest.fixture(scope="module")
+def trace() -> Trace:
     """A trace with a put of 4 MiB, three runs of which one starts when another has ended, and a read."""
     stand_in = {"across": np.zeros(MIB, np.float32)}
-    with small(hosts=2, devices_per_host=4, islands=2, values=stand_in, fidelity=request.param) as s:
+    with small(hosts=2, devices_per_host=4, islands=2, values=stand_in) as s:
         x = sw.put(np.zeros(MIB, np.float32), devices=here, sharding=here.sharding("d"))
         across(x).block_until_ready()
         across(x)

@@ -174,15 +174,6 @@ def test_a_run_says_how_long_it_took_and_why_it_failed() -> None:
     assert trace.summary().startswith("Trace of 4 clients, 3 runs (1 more failed, 1 more under way), 3 gangs on ")
 
 
-def test_steps_add_up_their_gangs() -> None:
-    core, cluster = traces.pipeline(microbatches=2, steps=1)
-    table = Trace(core, cluster).steps().set_index("step")
-    assert table.loc["forward 1", "gangs"] == 4
-    assert table.loc["forward 1", "devices"] == 32
-    assert table.loc["backward 0", "duration_mean_us"] == 600
-    assert table["device_us"].sum() == 4 * 32 * (2 * 300 + 2 * 600)
-
-
 def test_transfers_have_ends_and_rates() -> None:
     core, cluster = traces.pipeline(microbatches=2, steps=1)
     core.transfer(999, -1, "fetch", 0, -1, nbytes=100, entered=10, ended=2_010, flags=ENDED)
@@ -192,13 +183,6 @@ def test_transfers_have_ends_and_rates() -> None:
     assert first["gigabytes_per_s"] == pytest.approx((64 << 20) / 150e-6 / 1e9)
     assert (last["target"], last["inferred"]) == ("client", "ended")
     assert np.isnan(last["gigabytes_per_s"])  # its beginning is unknown
-
-
-def test_memory_is_bytes_on_each_device() -> None:
-    core, cluster = traces.pipeline(microbatches=2, steps=1)
-    table = Trace(core, cluster).memory()
-    assert table["committed_fraction"].max() == 3 / 64
-    assert table["island"].unique().tolist() == ["c0", "c1", "c2", "c3"]
 
 
 def test_skew_is_waiting_for_peers_and_does_not_count_as_busy() -> None:

@@ -27,13 +27,6 @@ def test_a_ratio_says_how_much_slower_it_is_through_the_door(capsys: pytest.Capt
     assert "MISSED" not in capsys.readouterr().out
 
 
-def test_of_several_processes_the_slowest_counts() -> None:
-    found = door.slowest(
-        [{"scalar call": 3.0, "put to all devices": 9.0}, {"scalar call": 5.0, "put to all devices": 7.0}]
-    )
-    assert found == {"scalar call": 5.0, "put to all devices": 7.0}
-
-
 @pytest.mark.full
 def test_a_cluster_is_compared_with_the_local_door_and_with_multi_controller_jax(
     capsys: pytest.CaptureFixture[str],
@@ -48,13 +41,3 @@ def test_a_cluster_is_compared_with_the_local_door_and_with_multi_controller_jax
     assert names[2] < names[1]
     assert {f"step that donates 1000, CPU of {who}" for who in ("the controller", "the agents")} <= names[1]
     assert {"call on all devices", "call of 1000, on all devices", "read of all devices"} <= names[2]
-
-
-@pytest.mark.full
-def test_all_figures_are_measured_on_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
-    door.main(["--rounds", "1", "--devices", "2", "--calls", "40", "--mib", "1"])
-    rows = {row[0]: row[1:] for row in shown(capsys)[1:]}
-    assert {"scalar call", "call of 500 arrays", "call on all devices", "compile six layers"} <= set(rows)
-    both = [row for name, row in rows.items() if "CPU there" not in name and "CPU of" not in name]
-    assert all(row[-1].endswith("x") or "aim" in " ".join(row) or "no copy" in row for row in both), rows
-    assert all(float(row[0].replace(",", "")) > 0 for row in rows.values())

@@ -15,12 +15,6 @@ from experiments.bench.frame import processes
 BOUND = 60.0
 
 
-def test_all_that_end_in_order_are_told_with_what_they_said() -> None:
-    found = processes.played(member, 2, {}, ["ends"], bound=BOUND)
-    assert [each.code for each in found] == [0, 0]
-    assert [each.said for each in found] == [[{"rank": 0, "of": 2}], [{"rank": 1, "of": 2}]]
-
-
 def test_one_that_fails_ends_the_others_and_leaves_its_words() -> None:
     first, second = processes.played(member, 2, {}, ["fails"], bound=BOUND)
     assert first.code is None

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.bench.prediction.cases import CHAINS, DURATIONS, HOSTS, KINDS, PLATFORMS, SIZES, STAGES, drawn
+from experiments.bench.prediction.cases import CHAINS, DURATIONS, HOSTS, KINDS, SIZES, STAGES, drawn
 from tests.laws import examples
 
 SEEDS = st.integers(0, 2**32)
@@ -23,12 +21,6 @@ def test_a_seed_draws_the_same_cases_each_time_and_more_of_them_begin_alike(seed
 def test_what_a_seed_draws_does_not_change_with_the_process() -> None:
     """Golden: a change of how cases are drawn changes the meaning of published figures of a seed."""
     assert [case.title for case in drawn(1, 4)] == GOLDEN
-
-
-@given(SEEDS)
-def test_each_kind_comes_as_often_on_each_platform(seed: int) -> None:
-    counts = Counter((case.platform, case.kind) for case in drawn(seed, 28))
-    assert counts == {(platform, kind): 2 for platform in PLATFORMS for kind in KINDS}
 
 
 @given(SEEDS)

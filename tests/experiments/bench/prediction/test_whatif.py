@@ -8,8 +8,9 @@ import pytest
 
 from core.protocol.messages import Submit
 from experiments.bench.prediction import whatif
-from experiments.bench.prediction.whatif import QUESTIONS, RECORDED, WEIGHTS, Question, Row, rows_of, summary
-from seaway.tools.whatif.workload import Workload, read
+from experiments.bench.prediction.whatif import QUESTIONS, RECORDED, WEIGHTS, Row, rows_of, summary
+from seaway.tools.whatif import workload
+from seaway.tools.whatif.workload import Workload
 
 from .test_prediction import CLUSTER
 
@@ -42,33 +43,26 @@ def test_the_summary_shows_the_error_of_taking_the_record_as_the_answer() -> Non
 
 
 def test_each_question_is_really_run_and_predicted_from_the_log_of_one_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = tmp_path / "timed.toml"
+    cluster, logs, read = tmp_path / "timed.toml", list[Workload](), workload.read
     cluster.write_text(CLUSTER)
-    whatif.main(["--platform", "timed", "--calibration", str(cluster), "--records", "1", "--calls", "2"])
+
+    def reads(path: Path) -> Workload:
+        logs.append(read(path))
+        return logs[-1]
+
+    monkeypatch.setattr(workload, "read", reads)
+    whatif.main(["--platform", "timed", "--calibration", str(cluster), "--records", "1", "--calls", "1"])
     said = capsys.readouterr().out
     at = [said.index(f"\n{asked.title}\n") for asked in QUESTIONS]
     assert at == sorted(at)
     for quantity in QUANTITIES:
         assert said.count(f"    {quantity} ") == len(QUESTIONS)
     assert f"changed settings{'':18}{(len(QUESTIONS) - 1) * len(QUANTITIES):>6}" in said
-
-
-def recorded(asked: Question, path: Path) -> Workload:
-    whatif.really("timed", asked, 1, path)
-    return read(path)
-
-
-def test_a_session_runs_under_the_settings_in_question(tmp_path: Path) -> None:
-    for at in (1, 3, 4):  # another policy, dispatch, window
-        asked = QUESTIONS[at]
-        found = recorded(asked, tmp_path / f"{at}.log")
-        assert found.policy.lower() == asked.policy.replace("_", "")
-        assert found.config.window == (asked.window or found.config.window)
-        runs = {person.name: person.runs for person in found.people if person.name in WEIGHTS}
-        assert runs == WEIGHTS
-        dispatches = {
-            made.call.dispatch for person in found.people for made in person.calls if isinstance(made.call, Submit)
-        }
-        assert dispatches == {asked.dispatch or "parallel"}
+    for asked, log in zip(QUESTIONS, [logs[0], *logs[2:]], strict=True):  # the second one is read to predict
+        assert log.policy.lower() == asked.policy.replace("_", "")
+        assert log.config.window == (asked.window or log.config.window)
+        assert {person.name: person.runs for person in log.people if person.name in WEIGHTS} == WEIGHTS
+        calls = [made.call for person in log.people for made in person.calls if isinstance(made.call, Submit)]
+        assert {call.dispatch for call in calls} == {asked.dispatch or "parallel"}

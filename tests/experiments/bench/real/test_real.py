@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.bench.frame.jax_world import AXIS
 from experiments.bench.real import actors, real
+from seaway.tools.calibrating import AXIS
 
 RATES = {"OpByOp": 100.0, "Chained": 300.0, "Fused": 1_000.0}
 
@@ -31,17 +31,6 @@ def test_a_peer_that_is_not_installed_is_named_with_the_remedy(
     assert "    Ray not installed: pip install 'seaway[bench]'\n" in said
     assert "x Ray's" not in said
     assert " Seaway Chained       300/s   3.00 x JAX's OpByOp (aim 1)\n" in said
-
-
-@pytest.mark.usefixtures("measured")
-def test_every_kind_is_compared_with_both_peers(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(actors, "installed", lambda: True)
-    real.shown(2, 1, 3)
-    said = capsys.readouterr().out
-    assert said.count("10.0 x Ray's (aim 5)") == 2
-    assert said.count("10.0 x Ray's (aim 1)") == 1
 
 
 def test_fewer_steps_are_still_whole_calls() -> None:

@@ -18,16 +18,13 @@ from experiments.bench.simulator.cliff_rows import PLAIN, ROWS, Row
 from experiments.bench.simulator.cliffs import TOLERANCE, exponent
 from sim.engine import SimClock
 
-HOSTS, SIZES = (
-    64,
-    (16, 64),
-)  # the number of hosts where a row varies something else; the numbers where it varies hosts
+HOSTS, SIZES = 64, (16, 64)  # how many hosts, where a row varies something else, and where it varies hosts
 MOST_GANGS = 40  # counted, unless a row needs more
 AT = SimClock.at.__code__
 SIZES_OF = {
     "calls-ahead": (1, 16), "clients": (1, 8), "disjoint-slices": (16, 64),
     "overlapping-slices": (8, 32), "small-slices": (4, 16), "arrays": (1, 64), "model": (4, 16), "transfers": (4, 16),
-    "pipeline": (2, 4), "first-run": (25, 100),
+    "pipeline": (1, 2), "first-run": (25, 100),
 }  # fmt: skip
 # Times the calls of the plain case, where a row makes fewer than its bound for time allows.
 MOST_CALLS = {

@@ -32,14 +32,6 @@ def test_a_meter_takes_the_time_of_a_gang_without_those_that_came_before(clock: 
     assert isclose(meter.us, 1e6 * (3.0 - 1.0) / 4)
 
 
-def test_what_a_gang_costs_at_least_is_known_once_gangs_are_measured(clock: list[float]) -> None:
-    meter = Meter(warm=2, gangs=4)
-    meter(1)
-    assert meter.at_least() is None
-    meter(1)
-    assert meter.at_least() == 1e6 * (3.0 - 1.0) / 4
-
-
 def endless() -> None:
     """A play that never ends, once 2 gangs were made."""
 
@@ -65,12 +57,6 @@ def test_growth_is_the_steepest_exponent_between_sizes_that_are_far_apart() -> N
     assert of(n1=10, n10=10, n100=10) == 0
     assert isclose(of(n1=10, n10=10, n100=1000) or 0, 2)  # from 10 to 100
     assert of(n1=10, n2=1000) is None  # one run differs from another by more than that says
-
-
-def test_a_round_in_which_the_machine_changed_its_speed_decides_nothing() -> None:
-    found = {"row": [200.0, 420.0, 400.0], "base": [100.0, 100.0, 200.0]}
-    assert cliffs.by_turns(found, "base") == 2
-    assert cliffs.by_turns({"row": [None], "base": [100.0]}, "base") is None
 
 
 @pytest.mark.parametrize(
@@ -125,8 +111,7 @@ def test_a_row_that_is_not_good_is_named_with_its_command_and_decides_the_exit_s
 
 def test_a_row_is_measured_beside_what_it_is_compared_with() -> None:
     """In a process of its own. How long it takes is the machine's affair."""
-    for name, size in (("read", 4), ("transfers", 2)):
-        found = cliffs.measured(name, size, hosts=4, rounds=1, limit=60)
-        assert found.us is not None
-        assert found.base is not None
-        assert (found.size, found.over) == (size, "")
+    found = cliffs.measured("transfers", 2, hosts=4, rounds=1, limit=60)
+    assert found.us is not None
+    assert found.base is not None
+    assert (found.size, found.over) == (2, "")

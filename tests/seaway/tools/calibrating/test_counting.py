@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import threading
-
 import numpy as np
 
 import seaway as sw
-from backend.admin.cpu_times import cpu_of, threads_of
 from backend.node.traffic import Traffic
 from core.model.spans import one
-from core.protocol.messages import ClientMessages, Done, Ended, ForgetStep, FreeStep, Heartbeat, Ordered, Reports
+from core.protocol.messages import ClientMessages, Done, ForgetStep, FreeStep, Heartbeat, Ordered, Reports
 from seaway.tools.calibrating.watching import Watch
 
 HOSTS, CALLS = 2, 7
@@ -23,16 +19,6 @@ def ordered(*steps: object) -> Ordered:
 
 def reports(*found: object) -> Reports:
     return Reports(0, 0, 0, found)  # type: ignore[arg-type]
-
-
-def test_frames_and_their_contents_are_counted() -> None:
-    traffic = Traffic()
-    traffic.wrote(3, 100)
-    traffic.wrote(1, 20)
-    traffic.took(2, 50)
-    found = traffic.counts()
-    assert (found["writes_out"], found["frames_out"], found["bytes_out"]) == (2, 4, 120)
-    assert (found["reads_in"], found["frames_in"], found["bytes_in"]) == (1, 2, 50)
 
 
 def test_an_order_counts_once_as_sent_and_for_each_host_as_written() -> None:
@@ -51,24 +37,6 @@ def test_ends_and_their_groups_are_counted() -> None:
     traffic.heard(reports(done))
     traffic.heard(None)
     assert (traffic.ends, traffic.groups) == (4, 2)
-
-
-def test_messages_on_a_lane_are_counted() -> None:
-    traffic = Traffic()
-    traffic.said_near(ClientMessages((Ended(1), Ended(2))))
-    traffic.said_near(Ended(3))
-    assert (traffic.near_out, traffic.notes) == (2, 3)
-
-
-def test_the_cpu_time_of_a_process_includes_all_its_threads() -> None:
-    before = cpu_of(os.getpid())
-    threads = [threading.Thread(target=lambda: sum(range(200_000))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert cpu_of(os.getpid()) > before
-    assert os.getpid() in threads_of(os.getpid())
 
 
 def test_the_controller_of_a_session_counts_for_its_hosts() -> None:

@@ -47,15 +47,6 @@ def test_costs_of_similar_size_are_recovered_to_a_few_percent() -> None:
         assert cost.like == ()
 
 
-def test_costs_that_always_occur_together_are_divided_evenly_and_marked() -> None:
-    rows = [FitRow(1000.0 * at, {"sent": at, "taken": at}) for at in range(1, 20)]
-    found = fit(rows).costs
-    assert found["sent"].value == pytest.approx(500, rel=0.01)
-    assert found["taken"].value == pytest.approx(500, rel=0.01)
-    assert found["sent"].like == ("taken",)
-    assert found["taken"].like == ("sent",)
-
-
 def test_no_cost_is_negative() -> None:
     rows = [FitRow(1000.0 - at, {"calls": 1.0, "idle": float(at)}) for at in range(100)]
     assert all(cost.value >= 0 for cost in fit(rows).costs.values())

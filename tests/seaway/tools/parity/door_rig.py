@@ -1,26 +1,21 @@
 """A JAX program's session on a real cluster, through a door; and a simulated client that makes the same calls.
 
     recorded(program, folder)     leaves the controller's event log and the hosts' device logs in the folder
-    simulated(log, calls)         the decisions of a simulated controller
+    simulated(workload_of(log))   the decisions of a simulated controller
 
-The simulated client waits where any JAX program has to: for the answer to a program that is compiled, and for contents
-that it reads. Neighbours: `rig`, the same for clients of core's own.
+Neighbours: `rig`, the same for clients of core's own.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import pytest
 
 from backend.server import eventlogs
-from core.client import Blocked, Client
-from core.controller import Config
-from core.model import Cluster, ranges
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Log
@@ -29,7 +24,8 @@ from seaway.tools.parity import edge, forced
 from seaway.tools.parity.collect import ClusterSeen, Watched
 from seaway.tools.parity.compare import Comparison
 from seaway.tools.parity.parity_runs import log_of
-from sim.hardware import setups
+from seaway.tools.whatif import call_durations, settings, whatif_runs
+from seaway.tools.whatif.workload import Workload
 from sim.hardware.profiles import profile
 from sim.simulation.simulation import Simulation
 from tests.backend.door.program_runs import python
@@ -94,78 +90,19 @@ def _until(true: Callable[[], object], strict: bool = True) -> None:
 # --- simulated ------------------------------------------------------------------------------------------------------
 
 
-def simulated(log: Log, calls: Sequence[m.Call]) -> ClusterSeen:
+def simulated(found: Workload) -> ClusterSeen:
     """What a controller of the recorded one's cluster and settings decides when it gets these calls."""
-    cluster = msgspec.convert(log.about.cluster, Cluster)
-    island = {"name": "i", "kind": "cpu", "hosts": HOSTS, "devices_per_host": DEVICES}
-    setup = msgspec.structs.replace(setups.load({"name": "door", "island": [island]}), cluster=cluster)
-    config = msgspec.convert(log.about.config["controller"], Config)
-    sim = Simulation(setup, profile=profile("seaway"), config=config)  # the policy is `fifo` on both sides
-    watched = Watched(sim.controller)
-    sim.controller_process.machine = watched
-    user = RepeatedCalls(sim)
-    for call in calls:
-        user.make(call)
+    seen: list[Watched] = []
+
+    class WatchedSimulation(Simulation):
+        def __init__(self, *about: Any, **options: Any) -> None:
+            super().__init__(*about, **options)
+            seen.append(Watched(self.controller))
+            self.controller_process.machine = seen[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(whatif_runs, "Simulation", WatchedSimulation)
+        same = settings.as_recorded(found, profile("seaway"))
+        sim = whatif_runs.run(found, same, call_durations.measured(found)).simulation
     sim.run(until=lambda: not any(map(sim.controller.left().get, ("clients", "buffers", "runs"))))
-    return watched.collector.end()
-
-
-class RepeatedCalls:
-    """Makes recorded calls, with the names that things have in the simulation."""
-
-    def __init__(self, sim: Simulation) -> None:
-        self._sim = sim
-        self._user = sim.client(NAME, weight=WEIGHT)
-        self._user.on_effect = self._hear
-        self._programs: dict[int, int] = {}  # its name in the record -> its name here
-        self._buffers: dict[int, int] = {}
-        self._told: set[int] = set()  # programs
-        self._read: set[int] = set()  # requests
-
-    def make(self, call: m.Call) -> None:
-        made = self._user.call(partial(self._act, call))
-        assert not isinstance(made, Blocked)
-        match call:
-            case m.Register(program=program, tell=tell):
-                self._programs[program] = made
-                if tell:
-                    self._sim.run(until=lambda: made in self._told)
-            case m.Submit(results=results):
-                self._buffers.update(zip(ranges.each(results), made.results, strict=True))
-            case m.Put(buffer=buffer):
-                self._buffers[buffer] = made
-            case m.Get():
-                self._sim.run(until=lambda: made in self._read)
-            case _:
-                pass
-
-    def _act(self, call: m.Call, client: Client, now: int) -> Any:
-        match call:
-            case m.Register(ir=ir, tell=tell):
-                return client.register(ir, now, tell=tell)
-            case m.Unregister(program=program):
-                return client.unregister(self._programs[program], now)
-            case m.Submit():
-                keep = tuple(bool(name) for name in ranges.each(call.results))
-                args = tuple(self._buffers[arg] if isinstance(arg, int) else arg for arg in ranges.each(call.args))
-                return client.submit(self._programs[call.program], args, now, keep=keep, dispatch=call.dispatch)
-            case m.Put(value=value, slice=where):
-                return client.put(value, where, now)
-            case m.Get(buffer=buffer, shard=shard):
-                return client.get(self._buffers[buffer], now, shard)
-            case m.Release(buffers=buffers):
-                return client.release(tuple(self._buffers[name] for name in ranges.each(buffers)), now)
-            case m.CloseSession():
-                return client.close(now)
-            case _:
-                raise NotImplementedError(call)
-
-    def _hear(self, effect: e.Command) -> None:
-        match effect:
-            case e.ProgramTold(program=program, blame=blame):
-                assert blame is None
-                self._told.add(program)
-            case e.Received(request=request):
-                self._read.add(request)
-            case _:
-                pass
+    return seen[0].collector.end()

@@ -11,6 +11,7 @@ from core.protocol import messages as m
 from seaway.cli import main
 from seaway.tools.parity import compare
 from seaway.tools.parity.parity_runs import log_of
+from seaway.tools.whatif.workload import workload_of
 from seaway.trace import Trace
 
 from . import door_rig, rig
@@ -79,7 +80,7 @@ def test_devices_were_told_what_the_controller_had_commanded(session: DoorSessio
 
 
 def test_a_simulated_controller_decides_the_same_on_the_same_calls(session: DoorSession) -> None:
-    found = compare.compare(door_rig.simulated(session.log, session.calls), session.seen)
+    found = compare.compare(door_rig.simulated(workload_of(session.log)), session.seen)
     assert found.equal, rig.text(found)
     kinds = {type(call) for call in session.calls}
     assert kinds >= {m.Register, m.Unregister, m.Put, m.Submit, m.Get, m.Release, m.CloseSession}
@@ -88,10 +89,11 @@ def test_a_simulated_controller_decides_the_same_on_the_same_calls(session: Door
 
 
 def test_a_call_that_is_left_out_is_noticed(session: DoorSession) -> None:
-    calls = session.calls
-    last = max(at for at, call in enumerate(calls) if isinstance(call, m.Submit))
-    found = compare.compare(door_rig.simulated(session.log, [*calls[:last], m.CloseSession()]), session.seen)
-    assert not found.equal
+    whole = workload_of(session.log)
+    (client,) = whole.people
+    last = max(at for at, made in enumerate(client.calls) if isinstance(made.call, m.Submit))
+    part = whole._replace(people=(client._replace(calls=client.calls[:last]),))
+    assert not compare.compare(door_rig.simulated(part), session.seen).equal
 
 
 def test_the_log_replays_to_the_same_commands_and_its_trace_has_the_functions_names(

@@ -57,7 +57,7 @@ def test_a_policy_that_reserves_is_the_same_in_both(kind: type[Policy], tmp_path
     assert devices.equal, rig.text(devices)
 
 
-@pytest.mark.parametrize("kind", POLICIES)
+@pytest.mark.parametrize("kind", [EasyBackfill, pytest.param(GangReservation, marks=pytest.mark.full)])
 def test_devices_that_are_kept_when_a_host_dies_are_kept_no_longer(kind: type[Policy], tmp_path: Path) -> None:
     reserved: list[Reserve] = []
     played = scene(kind, reserved)

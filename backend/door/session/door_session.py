@@ -153,7 +153,6 @@ class DoorSession:
     # --- answers -------------------------------------------------------------------------------------------
 
     def _finished(self, reply: Reply, response: Any, succeeded: bool) -> None:
-        was_busy = self.busy
         self._waits -= 1
         if self._over:
             return
@@ -165,7 +164,7 @@ class DoorSession:
         if reply.context:
             metadata.destroyed_user_context_ids.append(reply.context)
         self._link.send(response.SerializeToString())
-        if was_busy and not self.busy:
+        if self._waits == self._limits.waits - 1 and not self.busy:  # it was busy for that
             self._link.resume()
 
     def _end(self, code: int, text: str) -> None:

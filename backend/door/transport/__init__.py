@@ -1,6 +1,7 @@
 """gRPC calls over HTTP/2, without sockets and clocks: bytes in, events out.
 
 http2_frames   frames, settings and states of HTTP/2
+header_blocks  headers of HTTP/2, read and written
 http2          a connection: windows, headers, streams
 grpc_calls     messages, metadata and how calls end
 

@@ -101,7 +101,8 @@ class Call:
 
     def send(self, *parts: bytes | memoryview) -> None:
         """Sends one message, whose bytes may come in parts."""
-        self.respond()
+        if not self._responded:
+            self.respond()
         size = sum(map(len, parts))
         prefix = PREFIX.pack(0, size)
         if size <= SMALL:

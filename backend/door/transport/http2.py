@@ -15,11 +15,12 @@ stream with RST_STREAM and a `StreamReset`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from hpack import Decoder, Encoder, HPACKError
+from hpack import HPACKError
 
 from . import http2_frames as frames
+from .header_blocks import HeaderReader, HeaderWriter
 from .http2_frames import (
     ConnectionEnded,
     DataReceived,
@@ -72,7 +73,7 @@ class Http2Connection:
         self._begun = False  # the preface has come
         self._settled = False  # and the peer's first SETTINGS
         self._over = False
-        self._decoder, self._encoder = Decoder(HEADER_BYTES), Encoder()
+        self._reader, self._writer = HeaderReader(HEADER_BYTES), HeaderWriter()
         self._block: tuple[int, bool, bytearray] | None = None  # headers of which more is to come
         self._credit, self._initial_credit, self._frame_bytes = (65535, 65535, 16384)  # the peer's, for what we send
         self._window, self._due = CONNECTION_WINDOW, 0
@@ -93,9 +94,9 @@ class Http2Connection:
         found = self._streams.get(stream)
         return found.backlog if found is not None else 0
 
-    def respond(self, stream: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    def respond(self, stream: int, headers: Headers) -> None:
         if stream in self._streams:
-            self._say(frames.HEADERS, frames.END_HEADERS, stream, self._encoder.encode(headers, huffman=False))
+            self._say(frames.HEADERS, frames.END_HEADERS, stream, self._writer.write(headers))
 
     def send(self, stream: int, data: bytes | memoryview) -> None:
         found = self._streams.get(stream)
@@ -175,7 +176,7 @@ class Http2Connection:
         half_closed = found.state is StreamState.ENDING_HALF_CLOSED
         if found.step(Step.TRAILERS_GO):
             # Encoded now, not when they began to wait: the peer decodes all headers in the order in which they come.
-            block = self._encoder.encode(found.trailers, huffman=False)
+            block = self._writer.write(found.trailers)
             self._say(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream, block)
             del self._streams[stream]
             if not half_closed:
@@ -243,7 +244,8 @@ class Http2Connection:
         if self._block is not None:
             whole = kind == frames.CONTINUATION and stream == self._block[0]
             expect(whole, frames.PROTOCOL_ERROR, "headers are interrupted by another frame")
-        expect(self._settled or kind == frames.SETTINGS, frames.PROTOCOL_ERROR, "the first frame is no SETTINGS")
+        if not self._settled and kind != frames.SETTINGS:
+            raise ProtocolBreach(frames.PROTOCOL_ERROR, "the first frame is no SETTINGS")
         self._count_unpaid()
         receiver = RECEIVERS.get(kind)
         if receiver is not None:  # PRIORITY means nothing any more; frames of unknown kinds are to be ignored
@@ -302,11 +304,11 @@ class Http2Connection:
             return
         self._block = None
         try:
-            decoded = self._decoder.decode(bytes(block), raw=True)
+            headers = self._reader.read(bytes(block))
         except HPACKError as error:
             raise ProtocolBreach(frames.COMPRESSION_ERROR, f"headers that cannot be read: {error}") from None
         if stream > self._newest or stream == 0:
-            self._request(stream, [(bytes(name), bytes(value)) for name, value in decoded], ended, events)
+            self._request(stream, headers, ended, events)
         elif (found := self._streams.get(stream)) is not None:  # trailers; or else those of a stream that has ended
             if ended and found.step(Step.END_CAME):
                 events.append(DataReceived(stream, b"", 0, True))
@@ -345,7 +347,7 @@ class Http2Connection:
                 expect(16384 <= value < 1 << 24, frames.PROTOCOL_ERROR, f"frames of at most {value} bytes")
                 self._frame_bytes = value
             elif name == frames.HEADER_TABLE_SIZE:
-                self._encoder.header_table_size = min(value, 4096)
+                self._writer.resize(min(value, 4096))
         self._say(frames.SETTINGS, frames.ACK, 0, b"")
         self._drain_all()
 
@@ -360,24 +362,23 @@ class Http2Connection:
             )
 
     def _window_update(self, flags: int, stream: int, payload: bytes, events: list[Http2Event]) -> None:
-        expect(len(payload) == 4, frames.FRAME_SIZE_ERROR, "a WINDOW_UPDATE is 4 bytes")
+        if len(payload) != 4:
+            raise ProtocolBreach(frames.FRAME_SIZE_ERROR, "a WINDOW_UPDATE is 4 bytes")
         more = int.from_bytes(payload) & frames.LARGEST_WINDOW
-        expect(more > 0, frames.PROTOCOL_ERROR, "a WINDOW_UPDATE of nothing")
+        if not more:
+            raise ProtocolBreach(frames.PROTOCOL_ERROR, "a WINDOW_UPDATE of nothing")
         if not stream:
-            expect(
-                more <= frames.LARGEST_WINDOW - self._credit, frames.FLOW_CONTROL_ERROR, "a window that is too large"
-            )
+            if more > frames.LARGEST_WINDOW - self._credit:
+                raise ProtocolBreach(frames.FLOW_CONTROL_ERROR, "a window that is too large")
             self._credit += more
             self._drain_all()
             return
-        expect(stream <= self._newest, frames.PROTOCOL_ERROR, "a window of a stream that has not begun")
+        if stream > self._newest:
+            raise ProtocolBreach(frames.PROTOCOL_ERROR, "a window of a stream that has not begun")
         found = self._streams.get(stream)
         if found is not None:
-            expect(
-                more <= frames.LARGEST_WINDOW - found.credit,
-                frames.FLOW_CONTROL_ERROR,
-                "a stream's window that is too large",
-            )
+            if more > frames.LARGEST_WINDOW - found.credit:
+                raise ProtocolBreach(frames.FLOW_CONTROL_ERROR, "a stream's window that is too large")
             found.credit += more
             if found.waiting:
                 self._drain(stream, found)

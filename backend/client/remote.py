@@ -178,8 +178,11 @@ class Remote:
         return answer
 
     def _acted(self, act: Callable[[Any, int], T]) -> T:
+        before = self.client.unfinished
         answer = act(self.client, time.monotonic_ns())
+        self.node.patient = 0 < before < self.client.unfinished  # one more run: its user calls on, and does not wait
         self.node.feed(CALLS_MADE)
+        self.node.patient = False
         return answer
 
     def awaited(self) -> str:

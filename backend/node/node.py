@@ -103,6 +103,7 @@ class NetworkNode:
         self._due: int | None = None
         self._armed: int | None = None  # for when the timer is set: later requests wait until it rings
         self._encoded: tuple[msgspec.Struct | None, bytes] = (None, b"")
+        self.patient = False  # what this turn says to a near peer may wait for the loop
         self.stopped = False
 
     # --- life -----------------------------------------------------------------------------------------------
@@ -255,6 +256,7 @@ class NetworkNode:
             for said in self.names.beside(hand.peer, hand.message):
                 outbox.put(said)
             self.traffic.said_near(hand.message)
+            outbox.patient = self.patient
             outbox.put(hand.message)
 
     def connected(self, peer: int) -> bool:

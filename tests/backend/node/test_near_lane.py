@@ -43,6 +43,28 @@ async def test_messages_put_on_a_lane_by_any_thread_arrive_once_and_in_order() -
     assert came[-1] == 7
 
 
+async def test_what_is_patient_is_left_to_the_loop_and_what_is_not_takes_it_along() -> None:
+    came: list[tuple[int, int]] = []
+
+    def take(number: int) -> bool:
+        came.append((number, threading.get_ident()))
+        return True
+
+    lane = NearLane(asyncio.get_running_loop(), take)
+
+    def say(number: int, patient: bool) -> int:
+        lane.patient = patient
+        lane.put(number)
+        lane.flush()
+        return threading.get_ident()
+
+    await asyncio.to_thread(say, 1, True)
+    await wait_until(lambda: came)
+    await asyncio.to_thread(lane.put, 2)
+    other = await asyncio.to_thread(say, 3, False)
+    assert came == [(1, threading.get_ident()), (2, other), (3, other)]
+
+
 async def test_a_lane_without_its_other_end_is_closed() -> None:
     lane = NearLane(asyncio.get_running_loop(), lambda parcel: False)
     lane.put(1)

@@ -41,7 +41,7 @@ class ContentTransfers:
         # made for the first contents; the controller has numbered us then
         self._transfer: Transfer | None = None
         self._gets: dict[int, p.GetStarted] = {}  # by transfer, while its contents come
-        self._unexplained: set[int] = set()  # of these: a host could not send since another failed; it will be told why
+        self._unexplained: set[int] = set()  # of these: a host did not send since another failed; we shall be told why
         self._puts: dict[int, int] = {}  # transfer -> buffer, while its contents go
         self._hosts_met: dict[int, None] = {}  # hosts that know us by that number
         self.said: list[Any] = []  # in this turn, of contents
@@ -133,12 +133,10 @@ class ContentTransfers:
             self._drop_get(transfer, blame, now, again=event.anew)
 
     def _drop_get(self, transfer: int, blame: p.Blame, now: int, again: bool = True) -> None:
-        held = transfer in self._unexplained
-        self._unexplained.add(transfer)  # what comes now is final
-        if held:
-            self._do(p.Received(transfer, blame), again)
+        if transfer in self._unexplained:
+            self._do(p.Received(transfer, blame), again, final=True)
         else:
-            self._tell(p.DropTransfer(transfer, blame, ()), now, again)
+            self._tell(p.DropTransfer(transfer, blame, ()), now, again, final=True)
 
     def _numbered(self, note: p.Opened, now: int) -> None:
         """The controller has given this client a number. If it had another, the session is another one. Hosts would
@@ -159,13 +157,13 @@ class ContentTransfers:
         self._number = self._state.number
         self._transfer = self._make(-self._number, self._pool, self._chunk)
 
-    def _tell(self, event: p.Effect, now: int, again: bool = True) -> None:
-        """`again`: a get that ends may be asked again."""
+    def _tell(self, event: p.Effect, now: int, again: bool = True, final: bool = False) -> None:
+        """`again`: a get that ends may be asked again. `final`: nobody will say more of why it ends."""
         if self._transfer is not None:
             for effect in self._transfer.handle(event, now):
-                self._do(effect, again)
+                self._do(effect, again, final)
 
-    def _do(self, effect: p.Command, again: bool = True) -> None:
+    def _do(self, effect: p.Command, again: bool = True, final: bool = False) -> None:
         if isinstance(effect, p.Send):
             effect = p.Send(tuple(map(p.peer_of, effect.peers)), effect.message, effect.causes)
             self._hosts_met.update(dict.fromkeys(effect.peers))
@@ -175,7 +173,7 @@ class ContentTransfers:
             effect = p.Close(p.peer_of(effect.peer), effect.reason)
         elif isinstance(effect, p.Received) and effect.transfer in self._gets:
             blame = effect.blame
-            if blame is not None and blame.code in p.OF_ANOTHER and effect.transfer not in self._unexplained:
+            if blame is not None and blame.code in p.OF_ANOTHER and not final:
                 self._unexplained.add(effect.transfer)
                 return
             self._unexplained.discard(effect.transfer)

@@ -1,7 +1,8 @@
 """Gets: a client reads contents of a buffer. They move from the hosts to the client, never through the controller.
 
-A get is a send from the hosts that have distinct shards; it holds the buffer until the client has all of it. It waits
-until the buffer has contents (`BufferName.gets`). What was spilled comes back to the devices first.
+A get is a send from the hosts that have distinct shards; it holds the buffer until the client has all of it. It enters
+the order behind the step that makes the buffer. It waits (`BufferName.gets`) until that step has entered or, where only
+the step's end says how large the buffer is, until it has contents. What was spilled comes back to the devices first.
 
 Neighbours: `clients` brings calls; `outcomes` and `completion` say what is ready; `admission` brings back.
 The functions that matter: `get`, `ready`, `over`.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from backend.node.near_lane import NearLane
 from core.protocol.peers import CONTROLLER
-from tests.backend.cluster import cluster, wait_until
+from tests.backend.cluster import chain, cluster, wait_until
 
 
 async def test_messages_put_on_a_lane_by_any_thread_arrive_once_and_in_order() -> None:
@@ -73,7 +73,7 @@ async def test_a_lane_without_its_other_end_is_closed() -> None:
         await lane.over.wait()
 
 
-async def test_a_client_in_the_controllers_loop_reconnects_when_the_lane_is_cut(tmp_path: Path) -> None:
+async def test_a_client_in_the_controllers_loop_reconnects_when_the_lane_is_cut_and_takes_turns(tmp_path: Path) -> None:
     async with cluster(tmp_path) as found:
         user = found.user()
         await user.stop()  # the first user needs a stream; the next one does not
@@ -86,5 +86,13 @@ async def test_a_client_in_the_controllers_loop_reconnects_when_the_lane_is_cut(
         await wait_until(lambda: near.remote.node._outboxes.get(CONTROLLER) not in (None, outbox))
         assert near.remote.client.state == "open"
         assert near.failures == []
+        program = near.call(lambda client, now: client.register(chain(1, 4, cost=10**9), now))
+        patient = []
+        for _ in range(2):
+            _, (result,) = near.submit(program, bytes(32))
+            patient.append(near.remote.node._outboxes[CONTROLLER].patient)  # type: ignore[union-attr]
+        near.call(lambda client, now: client.get(result, now))
+        patient.append(near.remote.node._outboxes[CONTROLLER].patient)  # type: ignore[union-attr]
+        assert patient == [False, True, False]  # nothing is under way; one more run is; somebody waits
         await found.server.node.stop()
         await wait_until(lambda: not near.remote.node.connected(CONTROLLER))

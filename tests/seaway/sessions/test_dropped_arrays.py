@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import seaway as sw
 from core.client import Limits
+from core.controller import Controller
 from core.protocol import Calls, Release, Submit
 from seaway.sessions.dropped_arrays import AFTER_WAIT, MANY
 from tests.seaway.sessions.test_port import LoopbackPort, session
@@ -51,7 +54,7 @@ def test_large_arrays_are_released_sooner() -> None:
         del x
 
 
-def test_before_a_wait_all_are_released_since_the_awaited_run_may_need_their_memory() -> None:
+def test_a_wait_that_lasts_releases_all_since_the_awaited_run_may_need_their_memory() -> None:
     s, driver = session()
     with s:
         x = step(step(ZERO))
@@ -59,6 +62,31 @@ def test_before_a_wait_all_are_released_since_the_awaited_run_may_need_their_mem
         assert released(port) == []
         x.block_until_ready()
         assert released(port) == [(1,)]
+
+
+def simulated() -> tuple[sw.Session, Callable[[], Controller]]:
+    s = sw.simulate("B", hosts=4, progress=False)
+    return s, lambda: s.simulation.controller
+
+
+def connected() -> tuple[sw.Session, Callable[[], Controller]]:
+    s = sw.local(devices_per_host=2, platform="timed")
+    driver: Any = s.driver
+    return s, lambda: driver.cluster.visit(lambda: driver.server.controller)
+
+
+@pytest.mark.parametrize("kind", [simulated, connected])
+def test_what_is_dropped_is_given_back_while_a_wait_lasts(
+    kind: Callable[[], tuple[sw.Session, Callable[[], Controller]]],
+) -> None:
+    s, controller = kind()
+    with s:
+        x, y = step(ZERO), slow(ZERO)
+        x.block_until_ready()
+        del x
+        y.block_until_ready()
+        (client,) = controller().state.sessions.values()
+        assert client.names.names() == 1
 
 
 def test_the_calls_after_a_wait_take_along_what_was_dropped_before_them() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hpack import Decoder, Encoder, HPACKError
 from hypothesis import given
@@ -53,3 +55,29 @@ def test_a_number_that_the_table_has_not_is_refused_each_time() -> None:
     for _ in range(2):
         with pytest.raises(HPACKError):
             reader.read(b"\x82\xfe")
+
+
+class Counted:
+    """Counts the calls of a method of the library."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, kind: type, name: str) -> None:
+        self.number, method = 0, getattr(kind, name)
+
+        def counted(*given: Any, **more: Any) -> Any:
+            self.number += 1
+            return method(*given, **more)
+
+        monkeypatch.setattr(kind, name, counted)
+
+
+def test_the_library_is_asked_once_for_what_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded, decoded = Counted(monkeypatch, Encoder, "encode"), Counted(monkeypatch, Decoder, "decode")
+    reader, writer = HeaderReader(1 << 16), HeaderWriter()
+    same = [(b":status", b"200"), (b"content-type", b"application/grpc")]
+    for _ in range(10):
+        reader.read(writer.write(same))
+    assert (encoded.number, decoded.number) == (2, 3)  # the first changes the table, and is read in two parts
+    reader.read(writer.write([*same, (b"x-bin", b"1")]))
+    assert (encoded.number, decoded.number) == (3, 4)  # only what follows the numbers is read
+    reader.read(writer.write(same))
+    assert (encoded.number, decoded.number) == (4, 5)  # they have other numbers now

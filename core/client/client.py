@@ -160,12 +160,11 @@ class Client:
             self._calls.call(p.Cancel(run), now)
 
     def waited(self, run: int, now: int) -> None:
-        """The user's code was waiting for this run, or for contents that it made, and could go on from `now` on: the
-        next call depends on it. The word that the run has ended may come after its contents. This may be told later
-        than `now`. What the user did since the last of such times counts as thinking."""
+        """The user's code was waiting for this run's end, and could go on from `now` on: the next call depends on it.
+        This may be told later than `now`. What the user did since the last of such times counts as thinking."""
         sent_run, state = self._retries.sent_run(run), self._state
-        if not 0 < sent_run <= state.last_run:
-            raise Illegal(f"run {run} was never submitted by this client; wait for a run that `submit` returned")
+        if self._retries.holds(run) or sent_run in state.runs or not 0 < sent_run <= state.last_run:
+            raise Illegal(f"run {run} has not ended; say that it was waited for after its RunEnded")
         state.waited[sent_run] = None
         while len(state.waited) > self.limits.max_runs:
             del state.waited[next(iter(state.waited))]

@@ -41,7 +41,6 @@ class ContentTransfers:
         # made for the first contents; the controller has numbered us then
         self._transfer: Transfer | None = None
         self._gets: dict[int, p.GetStarted] = {}  # by transfer, while its contents come
-        self._unexplained: set[int] = set()  # of these: a host did not send since another failed; we shall be told why
         self._puts: dict[int, int] = {}  # transfer -> buffer, while its contents go
         self._hosts_met: dict[int, None] = {}  # hosts that know us by that number
         self.said: list[Any] = []  # in this turn, of contents
@@ -113,7 +112,7 @@ class ContentTransfers:
             self._drop_puts((refused.name,), refused.blame, now)
         elif refused.what in ("get", "sending"):
             for transfer in [each for each, coming in self._gets.items() if coming.request == refused.name]:
-                self._drop_get(transfer, refused.blame, now)
+                self._tell(p.DropTransfer(transfer, refused.blame, ()), now)
 
     def _spoilt(self, told: p.BuffersReady, now: int) -> None:
         if told.blame is not None:
@@ -130,13 +129,7 @@ class ContentTransfers:
         if not event.anew:
             blame = p.Blame("client-lost", f"the controller is unreachable: {self._state.why_away}")
         for transfer in list(self._gets):
-            self._drop_get(transfer, blame, now, again=event.anew)
-
-    def _drop_get(self, transfer: int, blame: p.Blame, now: int, again: bool = True) -> None:
-        if transfer in self._unexplained:
-            self._do(p.Received(transfer, blame), again, final=True)
-        else:
-            self._tell(p.DropTransfer(transfer, blame, ()), now, again, final=True)
+            self._tell(p.DropTransfer(transfer, blame, ()), now, again=event.anew)
 
     def _numbered(self, note: p.Opened, now: int) -> None:
         """The controller has given this client a number. If it had another, the session is another one. Hosts would
@@ -157,13 +150,13 @@ class ContentTransfers:
         self._number = self._state.number
         self._transfer = self._make(-self._number, self._pool, self._chunk)
 
-    def _tell(self, event: p.Effect, now: int, again: bool = True, final: bool = False) -> None:
-        """`again`: a get that ends may be asked again. `final`: nobody will say more of why it ends."""
+    def _tell(self, event: p.Effect, now: int, again: bool = True) -> None:
+        """`again`: a get that ends may be asked again."""
         if self._transfer is not None:
             for effect in self._transfer.handle(event, now):
-                self._do(effect, again, final)
+                self._do(effect, again)
 
-    def _do(self, effect: p.Command, again: bool = True, final: bool = False) -> None:
+    def _do(self, effect: p.Command, again: bool = True) -> None:
         if isinstance(effect, p.Send):
             effect = p.Send(tuple(map(p.peer_of, effect.peers)), effect.message, effect.causes)
             self._hosts_met.update(dict.fromkeys(effect.peers))
@@ -172,12 +165,7 @@ class ContentTransfers:
         elif isinstance(effect, p.Close):
             effect = p.Close(p.peer_of(effect.peer), effect.reason)
         elif isinstance(effect, p.Received) and effect.transfer in self._gets:
-            blame = effect.blame
-            if blame is not None and blame.code in p.OF_ANOTHER and not final:
-                self._unexplained.add(effect.transfer)
-                return
-            self._unexplained.discard(effect.transfer)
-            coming = self._gets.pop(effect.transfer)
+            coming, blame = self._gets.pop(effect.transfer), effect.blame
             if self._retries.get_ended(coming.request, blame, again) and blame is not None:
                 effect = p.GetAgain(coming.request, effect.transfer, blame)
             else:

@@ -154,6 +154,9 @@ class Retries:
     def sent_run(self, run: int) -> int:
         return self._last_tries.get(run, run)
 
+    def holds(self, run: int) -> bool:
+        return run in self._held
+
     def submitted(
         self, made: Submitted, program: int, known: RegisteredProgram, args: tuple[int | bytes, ...], dispatch: str,
         deadline: int, retries: int,

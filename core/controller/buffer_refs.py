@@ -305,8 +305,8 @@ class BufferRefs(ControllerModule):
     def refuse_gets(self, named: BufferName, blame: Blame) -> None:
         """The buffer has no contents, and will have none."""
         gets = named.take_gets()
-        for each in gets:
-            self._outbox.note(each.session.peer, Refused("sending" if each.sent else "get", each.call.request, blame))
+        for session, call in gets:
+            self._outbox.note(session.peer, Refused("get", call.request, blame))
         if gets and named.released:
             self.drop(named)
 

@@ -102,11 +102,9 @@ class Completion(ControllerModule):
             self._state.unexplained.setdefault(run.id, {})[entry.seq] = entry
             return
         assert entry.blame is not None
-        if run is not None:
-            entry.blame = run.blame
-        elif entry.kind != "get":  # whose client hears what its run has failed of
-            cause = entry.blame.cause.partition("\n")[0]
-            entry.blame = Blame("world", f"connections broke while this was made: {cause}")
+        entry.blame = run.blame if run is not None else Blame(
+            "world", f"connections broke while this was made: {entry.blame.cause.partition(chr(10))[0]}"
+        )  # fmt: skip
         self.end(entry, now)
 
     def explain(self, now: int) -> None:

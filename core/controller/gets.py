@@ -1,8 +1,7 @@
 """Gets: a client reads contents of a buffer. They move from the hosts to the client, never through the controller.
 
-A get is a send from the hosts that have distinct shards; it holds the buffer until the client has all of it. It enters
-the order behind the step that makes the buffer. It waits (`BufferName.gets`) until that step has entered or, where only
-the step's end says how large the buffer is, until it has contents. What was spilled comes back to the devices first.
+A get is a send from the hosts that have distinct shards; it holds the buffer until the client has all of it. It waits
+until the buffer has contents (`BufferName.gets`). What was spilled comes back to the devices first.
 
 Neighbours: `clients` brings calls; `outcomes` and `completion` say what is ready; `admission` brings back.
 The functions that matter: `get`, `ready`, `over`.
@@ -12,18 +11,17 @@ from __future__ import annotations
 
 from ..memory import Buffers
 from ..model import Layout, Shards, Spans
-from ..protocol import OF_ANOTHER, Blame, Get, GetAccepted, Refused, SendStep
+from ..protocol import Blame, Get, GetAccepted, Refused, SendStep
 from ..transfer import ALL, senders_to_client
 from .admission import Admission
 from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
-from .records import BufferName, ClientRecord, InFlight, WaitingGet
+from .records import BufferName, ClientRecord, InFlight
 from .state import ControllerModule, State
 from .trace_rows import Tracing
 
-BROKEN = Blame("world", "connections between hosts broke while this was made")
 KEPT = 64  # layouts whose senders are remembered: a loop reads arrays of a few kinds
 
 
@@ -46,27 +44,19 @@ class Gets(ControllerModule):
             return f"it gets buffer {call.buffer}, which it does not hold"
         if named.blame is not None:
             self._outbox.note(session.peer, Refused("get", call.request, named.blame))
-        elif named.buffer >= 0 and (named.ready or self._on_its_way(named.buffer)):
+        elif named.buffer >= 0 and named.ready:
             self._send(session, call, named, now)
         else:
-            named.gets.append(WaitingGet(session, call))
+            named.gets.append((session, call))
         return None
-
-    def _on_its_way(self, buffer: int) -> bool:
-        """Whether the step that makes it is in the order: hosts send it as soon as it is there."""
-        record = self._buffers.all[buffer]
-        return record.made and record.exact and not record.sources
 
     def ready(self, named: BufferName, now: int) -> None:
         """Answer the gets that waited for a buffer: it has contents now, or never will."""
         if named.blame is not None:
             self._refs.refuse_gets(named, named.blame)
         gets = named.take_gets()
-        for each in gets:
-            if each.sent:
-                self._outbox.note(each.session.peer, Refused("sending", each.call.request, BROKEN))
-            else:
-                self._send(each.session, each.call, named, now)
+        for session, call in gets:
+            self._send(session, call, named, now)
         if gets and named.released and not named.gets:
             self._refs.drop(named)
 
@@ -75,7 +65,7 @@ class Gets(ControllerModule):
         record = self._buffers.all[buffer]
         layout = record.layout
         if record.state in ("spilling", "spilled", "restoring"):
-            named.gets.append(WaitingGet(session, call))
+            named.gets.append((session, call))
             self._admission.bring_back(named, now)
             return
         if call.shard != ALL and not 0 <= call.shard < Shards(layout).count:
@@ -117,11 +107,5 @@ class Gets(ControllerModule):
 
     def over(self, entry: InFlight) -> None:
         if entry.blame is not None and entry.session is not None:
-            blame, named = entry.blame, self._refs.named(entry.buffer)
-            if blame.code in OF_ANOTHER and named is not None and named.blame is None and not named.ready:
-                named.gets.append(WaitingGet(entry.session, Get(entry.request, named.name), True))
-            else:
-                if blame.code in OF_ANOTHER:
-                    blame = (named.blame if named is not None else None) or BROKEN
-                self._outbox.note(entry.session.peer, Refused("sending", entry.request, blame))
+            self._outbox.note(entry.session.peer, Refused("sending", entry.request, entry.blame))
         self._refs.transfer_over(entry.buffer)

@@ -54,15 +54,6 @@ class ClientRecord(msgspec.Struct, eq=False):
         self.runs.pop(run, None)
 
 
-class WaitingGet(msgspec.Struct, eq=False):
-    """A get that is answered when its buffer has contents, or never will. `sent`: hosts were told to send, and have
-    failed because another one did; the client hears why when that is known."""
-
-    session: ClientRecord
-    call: Get
-    sent: bool = False
-
-
 class BufferName(msgspec.Struct, eq=False):
     """What a client's name for a buffer stands for. A result is named before its run is lowered, so before it has
     an id; runs that read it wait here. It may be several consecutive names at once (`count`), for buffers with
@@ -79,7 +70,7 @@ class BufferName(msgspec.Struct, eq=False):
     released: bool = False
     blame: Blame | None = None
     readers: dict[int, RunRecord] = {}  # runs that read it and have not ended
-    gets: list[WaitingGet] = []  # asked for before it was ready, or broken off with what makes it
+    gets: list[tuple[ClientRecord, Get]] = []  # asked for before it was ready
     count: int = 1
     behind: BufferName | None = None
 
@@ -116,7 +107,7 @@ class BufferName(msgspec.Struct, eq=False):
         """It is one more name for the buffer of this one."""
         self.buffer, self.alias, self.ready = source.buffer, True, source.ready
 
-    def take_gets(self) -> list[WaitingGet]:
+    def take_gets(self) -> list[tuple[ClientRecord, Get]]:
         """They wait no longer."""
         gets, self.gets = self.gets, []
         return gets

@@ -111,7 +111,8 @@ class WaitedRuns:
             self.until[run.number] = run, max(at, self.until.get(run.number, (run, -1))[1])
 
     def tell(self, client: Client, ahead: int) -> None:
-        """Tell core of them. `ahead`: how much later core's clock is than the session's."""
-        for number, (run, at) in self.until.items():
-            client.waited(number, ahead + max(at, run.ended_at))
-        self.until.clear()
+        """Tell core of those that have ended. `ahead`: how much later core's clock is than the session's."""
+        for number, (run, at) in list(self.until.items()):
+            if run.ended_at >= 0:
+                del self.until[number]
+                client.waited(number, ahead + max(at, run.ended_at))

@@ -66,7 +66,7 @@ class ClusterAnswers:
         self._watch = watch
         self._runs: dict[int, BufferOutcome] = {}
         self.called = 0  # how often the program has called
-        self._waited: dict[BufferOutcome, int] = {}  # runs for which it has waited since its last call, and until when
+        self._waited: dict[BufferOutcome, None] = {}  # runs for which it has waited since its last call
         self._wanted: dict[tuple[ClusterArray, int], WantedRead] = {}  # by core's number of the shard
         self._gets: dict[int, WantedRead] = {}  # by request
         link.heard, link.failed = self._heard, self._fail
@@ -82,9 +82,8 @@ class ClusterAnswers:
 
         def over(found: T) -> None:
             if self.called == called:
-                for made_by in [each.outcome for each in refs]:
-                    if made_by is not None and made_by.run:
-                        self._waited[made_by] = made_by.ended_at if made_by.over else self._link.now()
+                made_by = [each.outcome for each in refs]
+                self._waited.update((each, None) for each in made_by if each is not None and each.run)
             done(found)
 
         return over
@@ -92,9 +91,9 @@ class ClusterAnswers:
     def tell_waited(self, client: Client) -> None:
         """A recorded session can be simulated under other settings only if its log says which calls wait for which
         runs."""
-        for outcome, until in self._waited.items():
-            client.waited(outcome.run, until)
-        self._waited.clear()
+        for outcome in [each for each in self._waited if each.over]:
+            del self._waited[outcome]
+            client.waited(outcome.run, outcome.ended_at)
 
     # --- reading -------------------------------------------------------------------------------------------
 

@@ -247,7 +247,7 @@ def test_without_a_connection_calls_collect_within_bounds() -> None:
         (lambda c: c.release((1, 2), 0), "was released"),
         (lambda c: c.release((1, 1), 0), "release it once"),
         (lambda c: c.cancel(5, 0), "never submitted"),
-        (lambda c: c.waited(2, 0), "never submitted"),
+        (lambda c: c.waited(1, 0), "has not ended"),
         (lambda c: c.unregister(9, 0), "is no program"),
         (lambda c: c.handle(p.Finished(1), 0), "not told of Finished"),
     ],

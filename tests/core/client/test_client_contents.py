@@ -149,11 +149,3 @@ def test_a_put_is_sent_again_from_the_buffer_that_the_user_named() -> None:
     client.handle(p.Wakeup(), FIRST)
     said = client.handle(p.MessageReceived(p.CONTROLLER, p.PutAccepted(3, 9, where)), FIRST)
     assert [each.buffer for each in said if isinstance(each, p.OpenSend)] == [buffer]
-
-
-def test_a_get_that_broke_off_because_another_host_failed_ends_when_the_controller_says_why() -> None:
-    client, request = getting()
-    peer = p.Blame("peer", "the connection to another host was lost", host=0)
-    assert ended(client.handle(p.MessageReceived(0, p.Spoilt(9, 0, -3, peer)), 0)) == []
-    said = client.handle(p.MessageReceived(p.CONTROLLER, p.Refused("sending", request, LOST)), 0)
-    assert ended(said) == [p.Received(9, LOST, request)]

@@ -229,22 +229,6 @@ def test_a_dead_peer_is_known_after_its_lease_and_nothing_enters_until_then() ->
     assert (blame.code, blame.host) == ("host-lost", 1)
 
 
-def test_a_get_that_broke_off_with_what_makes_its_array_is_refused_with_the_runs_blame() -> None:
-    world = World()
-    gang = world.running()
-    world.say(CLIENT, p.Get(1, 101))
-    (send,) = [step for step in world.steps if isinstance(step, p.SendStep)]
-    assert send.seq == gang.seq + 1  # behind the gang, whose end nobody has heard of yet
-    for step in (gang, send):
-        world.done(0, step, PEER)
-    world.said()
-    world.feed(p.Disconnected(HOST + 1, "nothing heard for 10 s"))
-    refused = [note for note in world.said() if isinstance(note, p.Refused)]
-    assert [(note.what, note.name, note.blame.code, note.blame.host) for note in refused] == [
-        ("sending", 1, "host-lost", 1)
-    ]
-
-
 def test_a_blamed_peer_that_is_silent_ends_the_epoch_after_its_lease() -> None:
     world = World()
     _, epoch = world.state

@@ -98,11 +98,12 @@ def test_a_fault_may_come_long_after_the_last_contents() -> None:
     assert played("cohort") == played("exact")
 
 
-def test_a_fault_that_nobody_announced_is_refused_after_contents_went_together() -> None:
+@pytest.mark.parametrize("at_us", [50_000, 51_200])  # while the user waits, and while a call is due
+def test_a_fault_that_nobody_announced_is_refused_after_contents_went_together(at_us: int) -> None:
     step = sw.synthetic("step", devices=sw.slice(devices=16), duration="2ms", allreduce="4B")
 
     def loss(simulation: Any) -> Any:
-        yield simulation.env.timeout(51 * MS)
+        yield simulation.env.timeout(at_us * 1000)
         simulation.trouble.crash_host(1)
 
     def run() -> None:

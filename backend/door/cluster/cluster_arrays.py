@@ -398,8 +398,12 @@ def _size(box: Box) -> tuple[int, ...]:
     return tuple([each.stop - each.start for each in box])
 
 
-def given_away(arguments: Sequence[Argument], donated: Collection[int]) -> list[Argument] | None:
-    """Those that are donated; None if one of them is given as another argument, too."""
+def given_away(arguments: Sequence[Argument], donated: Collection[int], keep: Collection[int]) -> list[Argument] | None:
+    """Those that are donated; None if one of them is to be kept, or given as another argument, too."""
+    if not donated:
+        return []
+    if any(index in donated for index in keep):
+        return None
     index, found = 0, list[Argument]()
     for each in arguments:
         if index in donated:

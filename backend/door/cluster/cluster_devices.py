@@ -333,8 +333,7 @@ class ClusterDevices:
         if here and not self._travel(here):
             return False
         sent = tuple([each.name or each.here.tobytes() for each in arguments])  # type: ignore[union-attr]
-        donated = executable.donated
-        given = None if donated.intersection(keep) else given_away(arguments, donated)
+        given = given_away(arguments, executable.donated, keep)
         giving = given is not None
 
         def act(client: Client, now: int) -> bool:

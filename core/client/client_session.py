@@ -35,8 +35,9 @@ class ClientSession:
         self._out, self._trying = state.out, retries.trying
         self._notes: dict[type, Callable[[Any, int], str]] = {
             p.Ended: self._ended, p.ContentsReady: self._ready, p.PutAccepted: self._taking,
-            p.GetAccepted: self._sending, p.Refused: self._refused, p.Opened: self._opened, p.Waiting: self._waiting,
-            p.Stalled: self._stalled, p.ConnectionClosed: self._goodbye, p.ProgramCompiled: self._compiled,
+            p.GetAccepted: self._sending, p.GetSettled: self._final, p.Refused: self._refused,
+            p.Opened: self._opened, p.Waiting: self._waiting, p.Stalled: self._stalled,
+            p.ConnectionClosed: self._goodbye, p.ProgramCompiled: self._compiled,
         }  # fmt: skip
 
     # --- connections ----------------------------------------------------------------------------------------
@@ -216,7 +217,11 @@ class ClientSession:
         if not self._answered("get", note.request):
             return f"it answers request {note.request}, which was not made, or was answered before"
         request = self._retries.named_get(note.request)
-        self._tell(p.GetStarted(request, note.transfer, note.layout, note.rows, note.shard))
+        self._tell(p.GetStarted(request, note.transfer, note.layout, note.rows, note.shard, note.early))
+        return ""
+
+    def _final(self, note: p.GetSettled, now: int) -> str:
+        self._transfers.said.append(note)
         return ""
 
     def _refused(self, note: p.Refused, now: int) -> str:

@@ -41,12 +41,15 @@ class ContentTransfers:
         # made for the first contents; the controller has numbered us then
         self._transfer: Transfer | None = None
         self._gets: dict[int, p.GetStarted] = {}  # by transfer, while its contents come
+        # of these, the early ones: what has become of the transfer, until the controller says what that is worth
+        self._early: dict[int, p.Received | None] = {}
         self._puts: dict[int, int] = {}  # transfer -> buffer, while its contents go
         self._hosts_met: dict[int, None] = {}  # hosts that know us by that number
         self.said: list[Any] = []  # in this turn, of contents
         self._acts: dict[type, Callable[[Any, int], None]] = {
             p.PutStarted: self._send, p.GetStarted: self._receive, p.CallRefused: self._refused,
             p.BuffersReady: self._spoilt, p.Opened: self._numbered, p.Disconnected: self._session_lost,
+            p.GetSettled: self._settled,
         }  # fmt: skip
 
     def came(self, event: p.MessageReceived, now: int) -> None:
@@ -103,6 +106,8 @@ class ContentTransfers:
             pieces = from_hosts(layout, self._hosts, coming.shard)
         self._gets[coming.transfer] = coming
         transfer = coming.transfer
+        if coming.early:
+            self._early[transfer] = None
         opening = p.OpenRecv(transfer, transfer, coming.request, pieces, False, (), None, layout)
         self._out.append(opening)
         self._tell(opening, now)
@@ -112,7 +117,21 @@ class ContentTransfers:
             self._drop_puts((refused.name,), refused.blame, now)
         elif refused.what in ("get", "sending"):
             for transfer in [each for each, coming in self._gets.items() if coming.request == refused.name]:
-                self._tell(p.DropTransfer(transfer, refused.blame, ()), now)
+                self._drop_get(transfer, refused.blame, now)
+
+    def _settled(self, note: p.GetSettled, now: int) -> None:
+        if note.transfer not in self._early:
+            return  # it broke off meanwhile
+        if note.blame is not None:
+            self._drop_get(note.transfer, note.blame, now)
+        elif (received := self._early.pop(note.transfer)) is not None:
+            self._do(received)
+
+    def _drop_get(self, transfer: int, blame: p.Blame, now: int, again: bool = True) -> None:
+        if self._early.pop(transfer, None) is None:
+            self._tell(p.DropTransfer(transfer, blame, ()), now, again)
+        else:  # all has come, or will not
+            self._do(p.Received(transfer, blame), again)
 
     def _spoilt(self, told: p.BuffersReady, now: int) -> None:
         if told.blame is not None:
@@ -129,7 +148,7 @@ class ContentTransfers:
         if not event.anew:
             blame = p.Blame("client-lost", f"the controller is unreachable: {self._state.why_away}")
         for transfer in list(self._gets):
-            self._tell(p.DropTransfer(transfer, blame, ()), now, again=event.anew)
+            self._drop_get(transfer, blame, now, again=event.anew)
 
     def _numbered(self, note: p.Opened, now: int) -> None:
         """The controller has given this client a number. If it had another, the session is another one. Hosts would
@@ -165,6 +184,9 @@ class ContentTransfers:
         elif isinstance(effect, p.Close):
             effect = p.Close(p.peer_of(effect.peer), effect.reason)
         elif isinstance(effect, p.Received) and effect.transfer in self._gets:
+            if effect.transfer in self._early:
+                self._early[effect.transfer] = effect
+                return
             coming, blame = self._gets.pop(effect.transfer), effect.blame
             if self._retries.get_ended(coming.request, blame, again) and blame is not None:
                 effect = p.GetAgain(coming.request, effect.transfer, blame)

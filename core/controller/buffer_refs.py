@@ -16,11 +16,11 @@ from collections.abc import Callable
 
 from ..memory import Buffer, Buffers, Ledger, Spill
 from ..model import Layout, Shards, Spans, ranged, spans
-from ..protocol import Blame, FreeStep, Refused
+from ..protocol import Blame, FreeStep, GetSettled, Refused
 from .buffer_names import BufferNames
 from .outbox import TurnOutbox
 from .plan_rows import ResultRow
-from .records import BufferName, RunRecord, WaitingView
+from .records import BufferName, RunRecord, WaitingGet, WaitingView
 from .state import ControllerModule, State
 from .view_table import ViewTable, drop
 
@@ -238,6 +238,9 @@ class BufferRefs(ControllerModule):
                 self._free(gone)
             if buffer in self._state.for_buffer or record.views:
                 self.there(record)
+            named = record.owner
+            if named.gets or named.others:
+                self._state.asked_for += [each for each in (named, *named.others) if each.gets]
 
     def there(self, record: Buffer) -> None:
         """It has entered an order, or has been copied: runs and views that waited for that go on."""
@@ -305,10 +308,18 @@ class BufferRefs(ControllerModule):
     def refuse_gets(self, named: BufferName, blame: Blame) -> None:
         """The buffer has no contents, and will have none."""
         gets = named.take_gets()
-        for session, call in gets:
-            self._outbox.note(session.peer, Refused("get", call.request, blame))
+        for each in gets:
+            if each.transfer >= 0:
+                self.settle_get(each, blame)
+            else:
+                self._outbox.note(each.session.peer, Refused("get", each.call.request, blame))
         if gets and named.released:
             self.drop(named)
+
+    def settle_get(self, get: WaitingGet, blame: Blame | None) -> None:
+        """What hosts have sent early is final, or worth nothing."""
+        get.over = True
+        self._outbox.note(get.session.peer, GetSettled(get.transfer, blame))
 
     def drop_alias(self, buffer: int, named: BufferName) -> None:
         primary = self.named(buffer)

@@ -1,10 +1,13 @@
 """Gets: a client reads contents of a buffer. They move from the hosts to the client, never through the controller.
 
-A get is a send from the hosts that have distinct shards; it holds the buffer until the client has all of it. It waits
-until the buffer has contents (`BufferName.gets`). What was spilled comes back to the devices first.
+A get is a send from the hosts that have distinct shards; it holds the buffer until the client has all of it. It enters
+the order behind the step that makes the buffer, and hosts send when that step has run there. Another host may fail it
+still, so the client hears `GetSettled` when the buffer is ready, or never will be. A get waits (`BufferName.gets`)
+until that step has entered or, where only the step's end says how large the buffer is, until it has contents. What was
+spilled comes back to the devices first.
 
 Neighbours: `clients` brings calls; `outcomes` and `completion` say what is ready; `admission` brings back.
-The functions that matter: `get`, `ready`, `over`.
+The functions that matter: `get`, `entered`, `ready`, `over`.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
-from .records import BufferName, ClientRecord, InFlight
+from .records import BufferName, ClientRecord, InFlight, WaitingGet
 from .state import ControllerModule, State
 from .trace_rows import Tracing
 
@@ -44,28 +47,47 @@ class Gets(ControllerModule):
             return f"it gets buffer {call.buffer}, which it does not hold"
         if named.blame is not None:
             self._outbox.note(session.peer, Refused("get", call.request, named.blame))
-        elif named.buffer >= 0 and named.ready:
-            self._send(session, call, named, now)
+        elif named.buffer >= 0 and (named.ready or self._on_its_way(named.buffer)):
+            self._send(WaitingGet(session, call), named, now)
         else:
-            named.gets.append((session, call))
+            named.gets.append(WaitingGet(session, call))
         return None
+
+    def entered(self, named: BufferName, now: int) -> None:
+        """The step that makes it is in the order."""
+        if named.blame is None and not named.ready and self._on_its_way(named.buffer):
+            self._send_waiting(named, now)
+
+    def _on_its_way(self, buffer: int) -> bool:
+        """Whether the step that makes it is in the order, and all is known of what it makes."""
+        record = self._buffers.all[buffer]
+        return record.made and record.exact and not record.sources
 
     def ready(self, named: BufferName, now: int) -> None:
         """Answer the gets that waited for a buffer: it has contents now, or never will."""
         if named.blame is not None:
             self._refs.refuse_gets(named, named.blame)
+        self._send_waiting(named, now)
+
+    def _send_waiting(self, named: BufferName, now: int) -> None:
         gets = named.take_gets()
-        for session, call in gets:
-            self._send(session, call, named, now)
+        for each in gets:
+            if each.transfer < 0:
+                self._send(each, named, now)
+            elif named.ready:
+                self._refs.settle_get(each, each.blame)
+            else:
+                named.gets.append(each)
         if gets and named.released and not named.gets:
             self._refs.drop(named)
 
-    def _send(self, session: ClientRecord, call: Get, named: BufferName, now: int) -> None:
-        buffer = named.buffer
+    def _send(self, get: WaitingGet, named: BufferName, now: int) -> None:
+        """Early, if the buffer is not ready."""
+        session, call, buffer = get.session, get.call, named.buffer
         record = self._buffers.all[buffer]
         layout = record.layout
         if record.state in ("spilling", "spilled", "restoring"):
-            named.gets.append((session, call))
+            named.gets.append(get)
             self._admission.bring_back(named, now)
             return
         if call.shard != ALL and not 0 <= call.shard < Shards(layout).count:
@@ -81,12 +103,17 @@ class Gets(ControllerModule):
         entry = InFlight(
             seq, "get", layout.place.island, hosts, hosts, hosts, now, now,
             buffer=buffer, transfer=seq, cost=record.nbytes * self._state.config.bounds.byte, session=session,
-            request=call.request,
+            request=call.request, early=None if named.ready else get,
         )  # fmt: skip
         if self._tracing is not None:
             self._tracing.with_client(entry, session, layout, one_shard=call.shard != ALL)
         self._in_flight.add(entry, now)
-        self._outbox.note(session.peer, GetAccepted(call.request, seq, layout, record.rows, call.shard))
+        self._outbox.note(
+            session.peer, GetAccepted(call.request, seq, layout, record.rows, call.shard, not named.ready)
+        )
+        if not named.ready:
+            get.transfer = seq
+            named.gets.append(get)
 
     def _senders_of(self, layout: Layout, shard: int) -> Spans:
         if shard != ALL:
@@ -106,6 +133,8 @@ class Gets(ControllerModule):
                 self.ready(each, now)
 
     def over(self, entry: InFlight) -> None:
-        if entry.blame is not None and entry.session is not None:
+        if entry.early is not None and not entry.early.over:
+            entry.early.blame = entry.blame
+        elif entry.blame is not None and entry.session is not None:
             self._outbox.note(entry.session.peer, Refused("sending", entry.request, entry.blame))
         self._refs.transfer_over(entry.buffer)

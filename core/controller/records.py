@@ -54,6 +54,17 @@ class ClientRecord(msgspec.Struct, eq=False):
         self.runs.pop(run, None)
 
 
+class WaitingGet(msgspec.Struct, eq=False):
+    """A get of a buffer that has no contents yet. It is answered then; or the hosts send early, as `transfer`, and it
+    waits for the word that what they send is final."""
+
+    session: ClientRecord
+    call: Get
+    transfer: int = -1
+    blame: Blame | None = None  # why not all hosts have sent
+    over: bool = False
+
+
 class BufferName(msgspec.Struct, eq=False):
     """What a client's name for a buffer stands for. A result is named before its run is lowered, so before it has
     an id; runs that read it wait here. It may be several consecutive names at once (`count`), for buffers with
@@ -70,7 +81,7 @@ class BufferName(msgspec.Struct, eq=False):
     released: bool = False
     blame: Blame | None = None
     readers: dict[int, RunRecord] = {}  # runs that read it and have not ended
-    gets: list[tuple[ClientRecord, Get]] = []  # asked for before it was ready
+    gets: list[WaitingGet] = []  # asked for before it was ready
     count: int = 1
     behind: BufferName | None = None
 
@@ -107,7 +118,7 @@ class BufferName(msgspec.Struct, eq=False):
         """It is one more name for the buffer of this one."""
         self.buffer, self.alias, self.ready = source.buffer, True, source.ready
 
-    def take_gets(self) -> list[tuple[ClientRecord, Get]]:
+    def take_gets(self) -> list[WaitingGet]:
         """They wait no longer."""
         gets, self.gets = self.gets, []
         return gets
@@ -312,6 +323,7 @@ class InFlight(msgspec.Struct, eq=False):
     copied: Buffer | None = None  # of a spill or restore
     session: ClientRecord | None = None  # of a put or get
     request: int = 0  # the client's name for the get, or for the buffer that it puts
+    early: WaitingGet | None = None  # a get that hosts send before its buffer is ready
     late: str = ""  # of a stall: what was last said of it
     blame: Blame | None = None
 

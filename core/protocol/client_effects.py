@@ -60,13 +60,14 @@ class BuffersReady(Command, frozen=True):
 
 
 class GetStarted(Command, frozen=True):
-    """The hosts that have the shards will send the contents of a Get, as `transfer`. `rows`: see `GetAccepted`."""
+    """The hosts that have the shards will send the contents of a Get, as `transfer`. `rows`, `early`: as there."""
 
     request: int
     transfer: int
     layout: Layout
     rows: int = -1
     shard: int = -1  # see `Get`
+    early: bool = False
 
 
 class PutStarted(Command, frozen=True):

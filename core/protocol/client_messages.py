@@ -172,6 +172,15 @@ class GetAccepted(Wire, frozen=True, tag="sending"):
     layout: Layout
     rows: int = -1  # how many rows of the first dimension are valid; -1: all
     shard: int = -1  # see `Get`
+    early: bool = False  # what makes the contents has not ended: they count only when `GetSettled` has come
+
+
+class GetSettled(Wire, frozen=True, tag="settled"):
+    """What has come, or comes, of an early get is final: what makes the buffer has succeeded, with all that it depends
+    on. With a blame it is worth nothing: a replicated result comes from one host, and another may have failed."""
+
+    transfer: int
+    blame: Blame | None = None
 
 
 class PutAccepted(Wire, frozen=True, tag="taking"):
@@ -205,6 +214,7 @@ Note = (
     | Waiting
     | Stalled
     | GetAccepted
+    | GetSettled
     | PutAccepted
     | Refused
     | ConnectionClosed

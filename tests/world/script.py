@@ -39,6 +39,7 @@ class Handle:
         self.digest = digest
         self.shards = shards
         self.ready = False
+        self.was_ready = False
         self.blame: m.Blame | None = None
         self.is_put = False
         self.is_view = False
@@ -133,6 +134,7 @@ class ClientActor(Actor):
             case e.BuffersReady(buffers=buffers, blame=blame):
                 for name in ranges.each(buffers):
                     script.buffers[name].ready = blame is None
+                    script.buffers[name].was_ready |= blame is None
                     script.buffers[name].blame = blame
             case e.CallRefused():
                 script.refused(effect)
@@ -149,7 +151,7 @@ class ClientActor(Actor):
                 script.fetches[request].fill(chunk, plane.unload(chunk))
             case e.Received(transfer=transfer, blame=blame):
                 plane.see(o.TransferOver(transfer, -self.number, blame))
-                script.fetches[script.transfers.pop(transfer)].end(blame)
+                script.fetched(script.transfers.pop(transfer), blame)
             case e.LogLine(text=text):
                 script.told.append(text)
             case e.OpenSend(transfer=transfer, buffer=name):
@@ -178,6 +180,7 @@ class Script:
         self.awaited: dict[int, None] = {}  # programs that were registered with `tell`
         self.heard: dict[int, e.ProgramTold] = {}  # what was told of them
         self._programs: list[tuple[Program, int]] = []
+        self._makers: dict[int, RunHandle] = {}  # of results, by name: the runs that have ended
         limits = msgspec.structs.replace(limits, get_retries=0)  # so that tests see a get that breaks off
         self.machine = Client(
             name, world.hosts_of, weight=weight, priority=priority, limits=limits, pool=world.pool, chunk=world.chunk
@@ -306,6 +309,23 @@ class Script:
         run = self.runs[said.run]
         run.ends += 1
         run.blame, run.ended_at = said.blame, self.world.now
+        for ref, handle in zip(run.program.results, run.results, strict=True):
+            if isinstance(ref, Out):
+                self._makers[handle.name] = run
+        for fetch in self.fetches.values() if said.blame is not None else ():
+            self._check_worth(fetch)
+
+    def fetched(self, request: int, blame: m.Blame | None) -> None:
+        fetch = self.fetches[request]
+        fetch.end(blame)
+        self._check_worth(fetch)
+
+    def _check_worth(self, fetch: Fetch) -> None:
+        """Nobody reads a number that a failed run made, unless it was ready before the run failed."""
+        handle, run = fetch.handle, self._makers.get(fetch.handle.name)
+        read = fetch.over and fetch.blame is None and not handle.released
+        if read and run is not None and run.blame is not None and not handle.was_ready:
+            self.world.faults.append(f"client {self.name} reads buffer {handle.name} of run {run.name}, which failed")
 
     def refused(self, said: e.CallRefused) -> None:
         self.refusals.append(said)

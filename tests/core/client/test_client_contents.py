@@ -1,5 +1,7 @@
 """The part of a client that moves contents, where it meets its session."""
 
+import pytest
+
 from core import protocol as p
 from core.client.client import Client
 from core.client.client_limits import Limits
@@ -42,14 +44,22 @@ def asked(client: Client, buffer: int, **more: int) -> int:
     return request
 
 
-def getting() -> tuple[Client, int]:
+def getting(early: bool = False) -> tuple[Client, int]:
     """A client whose get is on its way as transfer 9."""
-    client, buffer = opened(get_retries=0)
+    client, buffer = opened(ready=not early, get_retries=0)
     request = asked(client, buffer)
     client.handle(p.CallsMade(), 0)
-    said = client.handle(p.MessageReceived(p.CONTROLLER, p.GetAccepted(request, 9, HERE)), 0)
+    said = client.handle(p.MessageReceived(p.CONTROLLER, p.GetAccepted(request, 9, HERE, early=early)), 0)
     assert p.OpenRecv(9, 9, request, ((0, 0, 32),), False, (), None, HERE) in said
     return client, request
+
+
+def settled(client: Client, blame: p.Blame | None = None) -> list[p.Command]:
+    return ended(client.handle(p.MessageReceived(p.CONTROLLER, p.GetSettled(9, blame)), 0))
+
+
+CONTENTS = p.MessageReceived(0, p.Chunk(9, 0, -3, 0, 0, 32))
+SPOILT = p.MessageReceived(0, p.Spoilt(9, 0, -3, p.Blame("peer", "the connection to another host was lost", host=0)))
 
 
 def ended(effects: list[p.Command]) -> list[p.Command]:
@@ -103,6 +113,42 @@ def test_hosts_that_know_a_client_by_an_old_number_are_told_the_new_one_over_a_n
     assert p.Sent(9) in said
     again = client.handle(p.MessageReceived(p.CONTROLLER, p.Opened(4, 0)), 0)
     assert not any(isinstance(each, p.Close) for each in again)
+
+
+# --- early ------------------------------------------------------------------------------------------------------
+
+
+def test_early_contents_are_kept_until_they_are_known_to_be_final() -> None:
+    client, request = getting(early=True)
+    assert ended(client.handle(CONTENTS, 0)) == []
+    assert settled(client) == [p.Received(9, None, request)]
+    assert settled(client) == []  # what makes no difference any more
+
+
+def test_contents_may_come_after_they_are_known_to_be_final() -> None:
+    client, request = getting(early=True)
+    assert settled(client) == []
+    assert ended(client.handle(CONTENTS, 0)) == [p.Received(9, None, request)]
+
+
+@pytest.mark.parametrize("came", [CONTENTS, SPOILT, None])
+def test_early_contents_of_what_fails_are_nothing_and_the_reason_is_the_controllers(
+    came: p.MessageReceived | None,
+) -> None:
+    client, request = getting(early=True)
+    assert came is None or ended(client.handle(came, 0)) == []
+    assert settled(client, LOST) == [p.Received(9, LOST, request)]
+
+
+@pytest.mark.parametrize("came", [CONTENTS, None])
+def test_early_contents_end_with_their_session(came: p.MessageReceived | None) -> None:
+    client, request = getting(early=True)
+    assert came is None or ended(client.handle(came, 0)) == []
+    lost = p.Blame("client-lost", "the controller is unreachable: nothing heard for 5 s")
+    assert ended(client.handle(p.Disconnected(p.CONTROLLER, "nothing heard for 5 s"), 0)) == [
+        p.Received(9, lost, request)
+    ]
+    assert ended(client.handle(p.Connected(p.CONTROLLER), 0)) == []
 
 
 # --- again -----------------------------------------------------------------------------------------------------

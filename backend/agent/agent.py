@@ -119,6 +119,7 @@ class Agent:
         endpoint = for_host(self.host, said.host, self.start_id, said.lease)
         self.node = NetworkNode(
             endpoint, self._perform, HostNames(said.host, said.secret), access=self.access, contents=self._contents,
+            room=self._room,
             failed=self._fail, refusals=self._refusals, gate=self._gate,
         )  # fmt: skip
         self.node.directory["controller"] = self.controller
@@ -306,6 +307,10 @@ class Agent:
             sink.fill(chunk, contents)
         except ContentsMismatch as misfit:  # the sender is wrong or of another version: only it is to suffer
             self.node.post(e.Malformed(peers.peer_of(chunk.sender), str(misfit)))
+
+    def _room(self, chunk: Chunk) -> memoryview | None:
+        sink = self._sinks.get(chunk.transfer)
+        return None if sink is None else sink.room(chunk)
 
     def _fill_up(self, buffer: int, filled: Sink) -> None:
         try:

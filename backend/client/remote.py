@@ -159,14 +159,15 @@ class Remote:
         self._heard = heard
         endpoint = for_client(client, NAMELESS, 1, lease)
         self.node = NetworkNode(
-            endpoint, self._perform, self, access=head.access, contents=self._contents, failed=failed,
+            endpoint, self._perform, self, access=head.access, contents=self._contents, room=self._room,
+            failed=failed,
             found=lambda peer: self._found(peer, head),
         )  # fmt: skip
         self.node.directory["controller"] = head.address
         self._title = f"who/{secrets.token_hex(16)}"  # until the controller has given us a number
         self._offered: dict[int, PutOffer] = {}  # by buffer
         self._sources: dict[int, SentOffer] = {}  # by transfer
-        self._sinks: dict[int, ArraySink] = {}  # by request
+        self._sinks: dict[int, ArraySink] = {}  # by transfer
         self._shards: dict[int, int] = {}  # by request: the only shard that it wants, until its contents come
         self._arrived: dict[int, Array] = {}  # by request
 
@@ -238,17 +239,17 @@ class Remote:
                 self._sources.pop(transfer, None)
             case e.GetStarted(request=request, shard=shard):
                 self._shards[request] = shard
-            case e.OpenRecv(buffer=request, target=layout):
+            case e.OpenRecv(transfer=transfer, buffer=request, target=layout):
                 assert layout is not None
-                self._sinks[request] = ArraySink(layout, self._shards.pop(request))
-            case e.Fill(buffer=request, chunk=chunk):
-                self._sinks[request].fill(chunk, self.node.contents)
-            case e.Received(request=request, blame=blame):
-                sink = self._sinks.pop(request)
+                self._sinks[transfer] = ArraySink(layout, self._shards.pop(request))
+            case e.Fill(chunk=chunk):
+                self._sinks[chunk.transfer].fill(chunk, self.node.contents)
+            case e.Received(transfer=transfer, request=request, blame=blame):
+                sink = self._sinks.pop(transfer)
                 if blame is None:
                     self._arrived[request] = sink.array()
-            case e.GetAgain(request=request):
-                del self._sinks[request]
+            case e.GetAgain(transfer=transfer):
+                del self._sinks[transfer]
             case _:
                 self._forget(effect)
         self._heard(effect)
@@ -266,6 +267,10 @@ class Remote:
                     self._offered.pop(buffer, None)
             case _:
                 pass
+
+    def _room(self, chunk: Chunk) -> memoryview | None:
+        sink = self._sinks.get(chunk.transfer)
+        return None if sink is None else sink.room(chunk)
 
     def _contents(self, chunk: Chunk) -> Load:
         """A function that reads a chunk. A chunk may be sent again when its receiver has all contents and its

@@ -201,20 +201,30 @@ def _rows_of(shelf: Shelf, source: Shards, target: Shards, number: int) -> memor
 class _Incoming:
     """One piece: where it goes, and how many of its bytes have come."""
 
-    __slots__ = ("at", "box", "came", "home", "nbytes", "staged", "view")
+    __slots__ = ("at", "box", "came", "home", "lent", "nbytes", "staged", "view")
 
     def __init__(self, home: Array | None, box: Box, nbytes: int, at: int = -1) -> None:
         self.home, self.box, self.nbytes, self.at = home, box, nbytes, at
         self.came = 0
         self.staged: bytearray | None = None
         self.view: memoryview | None = None
+        self.lent: memoryview | None = None  # what comes next is received here
         part = None if home is None else home[box]
         if part is not None and part.flags.c_contiguous and part.size:
             self.view = raw_bytes(part)
 
+    def room(self, offset: int, nbytes: int) -> memoryview | None:
+        """Where these bytes belong, if they can be received there."""
+        if self.view is None or offset < 0 or offset + nbytes > len(self.view):
+            return None
+        self.lent = self.view[offset : offset + nbytes]
+        return self.lent
+
     def take(self, offset: int, contents: bytes | memoryview) -> None:
         end = offset + len(contents)
-        if self.view is not None:
+        if contents is self.lent:
+            self.lent = None
+        elif self.view is not None:
             self.view[offset:end] = contents
         elif self.nbytes:
             if self.staged is None:
@@ -260,6 +270,11 @@ class Sink:
 
     def _room(self) -> Array:
         return empty(self._shards.size, self.layout.dtype)
+
+    def room(self, chunk: Chunk) -> memoryview | None:
+        """Where the contents of a chunk may be received, before `fill` is called with them."""
+        piece = self._pieces.get((chunk.sender, chunk.piece))
+        return None if piece is None else piece.room(chunk.offset, chunk.nbytes)
 
     def fill(self, chunk: Chunk, contents: bytes | memoryview) -> None:
         """Stores the contents of a chunk. Raises ContentsMismatch if they do not fit."""
@@ -357,7 +372,12 @@ class ArraySink:
         self._nbytes = math.prod(self._shards.size) * self._array.dtype.itemsize
         self._pieces: dict[int, _Incoming] = {}
 
-    def fill(self, chunk: Chunk, contents: bytes | memoryview) -> None:
+    def room(self, chunk: Chunk) -> memoryview | None:
+        """As that of `Sink`."""
+        fits = chunk.piece == self._only or (self._only == ALL and 0 <= chunk.piece < self._shards.count)
+        return self._piece(chunk).room(chunk.offset, chunk.nbytes) if fits else None
+
+    def _piece(self, chunk: Chunk) -> _Incoming:
         piece = self._pieces.get(chunk.piece)
         if piece is None:
             index = index_of(self._shards, chunk.piece)
@@ -365,6 +385,10 @@ class ArraySink:
                 raise ContentsMismatch(f"shard {chunk.piece} comes, and shard {self._only} was asked for")
             box = box_of(self._shards, index) if self._only == ALL else (...,)
             piece = self._pieces[chunk.piece] = _Incoming(self._array, box, self._nbytes)
+        return piece
+
+    def fill(self, chunk: Chunk, contents: bytes | memoryview) -> None:
+        piece = self._piece(chunk)
         if len(contents) != chunk.nbytes or chunk.offset < 0 or chunk.offset + chunk.nbytes > self._nbytes:
             raise ContentsMismatch(f"{len(contents)} bytes for {chunk} of a shard of {self._nbytes}")
         piece.take(chunk.offset, contents)

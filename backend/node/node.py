@@ -34,7 +34,7 @@ from core.link import (
     Write,
 )
 from core.link import codec as wire
-from core.protocol import CONTROLLER, Chunk
+from core.protocol import CONTROLLER, Chunk, end_of
 from core.protocol import effects as e
 
 from ..auth import READING, SLICE, Access, RefusalLogger, TurnGate
@@ -69,17 +69,19 @@ class Names(Protocol):
 
 class NetworkNode:
     """`perform` carries out commands that do not concern connections, under the lock. `contents` returns
-    the bytes of a chunk to send, or a function that reads them, in a copying thread. `found` hears of connections."""
+    the bytes of a chunk to send, or a function that reads them, in a copying thread. `room` says where those of a chunk
+    that comes belong, if that is known, under the lock. `found` hears of connections."""
 
     def __init__(
         self, endpoint: Endpoint, perform: Callable[[Any], None], names: Names, *, access: Access,
         failed: Callable[[BaseException], None],
         contents: Callable[[Chunk], Load | framing.Contents] = lambda chunk: b"",
+        room: Callable[[Chunk], memoryview | None] = lambda chunk: None,
         refusals: RefusalLogger | None = None, gate: TurnGate | None = None,
         found: Callable[[int], None] = lambda peer: None,
     ) -> None:  # fmt: skip
         self.refusals, self.gate = refusals or RefusalLogger(), gate or TurnGate()
-        self.endpoint, self._perform, self._contents = endpoint, perform, contents
+        self.endpoint, self._perform, self._contents, self._room = endpoint, perform, contents, room
         self.names, self.access, self._failed, self._found = names, access, failed, found
         self.lock = threading.RLock()
         self.loop = asyncio.get_running_loop()
@@ -358,6 +360,7 @@ class NetworkNode:
         """Runs one connection, from either end, until it is over."""
         connection.ended = lambda: self._down(peer, connection)
         connection.wrote = self.traffic.wrote
+        connection.reader.room_for = lambda message, nbytes: self._room_for(peer, message, nbytes)
         self._up(peer, connection)
         connection.start(lambda: self._arrived(peer, connection), self.endpoint.unacknowledged / 1e9)
         if (lent := self._lent.get(peer)) is not None:
@@ -448,6 +451,17 @@ class NetworkNode:
                 self.traffic.took(number, nbytes)
             self._begin_turn()
             self._end_turn()  # writes
+
+    def _room_for(self, peer: int, message: bytes, nbytes: int) -> memoryview | None:
+        """Contents of a transfer that is open here are received where they belong; only its sender may write there."""
+        try:
+            chunk = getattr(wire.decode_packet(message), "message", None)
+        except wire.Unreadable:
+            return None  # that is found when all has come
+        if type(chunk) is not Chunk or chunk.nbytes != nbytes or chunk.sender != end_of(peer):
+            return None
+        with self.lock:
+            return self._room(chunk)
 
     def _take(self, peer: int, frame: framing.StreamFrame) -> None:
         if frame.kind == framing.PACKET:

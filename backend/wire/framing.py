@@ -13,6 +13,7 @@ the caller sends one REQUEST and gets one REPLY. Bytes that are no frame, or ann
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ HEAD = Struct("<BII")
 
 Contents = bytes | memoryview
 NO_CONTENTS = b""
+RoomFor = Callable[[bytes, int], memoryview | None]
 
 
 class TooLarge(Unreadable):
@@ -102,17 +104,23 @@ def read(kind: int, message: bytes) -> Address | Pass | Opening | Answered:
         raise Unreadable(f"this is no {_TYPES[kind].__name__}: {error}") from None
 
 
+def nowhere(message: bytes, nbytes: int) -> memoryview | None:
+    """It is not known where contents belong."""
+    return None
+
+
 class FrameReader:
     """Takes a stream apart. Bytes are received into `space()`, then counted with `came`; `next()` gives frames.
 
-    Contents that do not fit into what is received together get memory of their own, into which the rest of them is
-    received: nothing copies them again.
+    Contents that do not fit into what is received together are received where `room_for` says that they belong, or into
+    memory of their own: nothing copies them again.
     """
 
-    __slots__ = ("_contents", "_filled", "_from", "_head", "_room", "_to", "_view", "most")
+    __slots__ = ("_contents", "_filled", "_from", "_head", "_room", "_to", "_view", "most", "room_for")
 
     def __init__(self, most: int = MESSAGE) -> None:
         self.most = most  # bytes of a frame
+        self.room_for: RoomFor = nowhere  # for the contents of a packet: its message, and how many bytes
         self._room = bytearray(ROOM)
         self._view = memoryview(self._room)
         self._from = self._to = 0  # what was received and not read
@@ -158,7 +166,8 @@ class FrameReader:
             self._advance(end)
             return StreamFrame(kind, message, NO_CONTENTS)
         here = min(more, self._to - end)
-        self._contents = np.empty(more, np.uint8).data
+        room = self.room_for(message, more) if here < more and kind == PACKET else None
+        self._contents = np.empty(more, np.uint8).data if room is None else room
         self._contents[:here] = self._view[end : end + here]
         self._filled = here
         self._head = kind, message

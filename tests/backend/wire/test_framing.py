@@ -24,6 +24,7 @@ from backend.wire.framing import (
     OPENING,
     PACKET,
     PASS,
+    REPLY,
     ROOM,
     Address,
     Answered,
@@ -153,6 +154,23 @@ def test_large_contents_are_received_into_memory_of_their_own_and_not_copied_aga
     assert frame == sent
     first, here = place(frame.contents), ROOM - HEAD.size - len(sent.message)
     assert where[:-1] == [first + here + number * ROOM for number in range(5)]
+
+
+@pytest.mark.parametrize("number", [PACKET, REPLY])
+def test_contents_of_packets_are_received_where_they_are_said_to_belong(number: int) -> None:
+    reader, contents = FrameReader(), random.Random(1).randbytes(5 * ROOM)
+    home, asked = memoryview(bytearray(5 * ROOM)), []
+
+    def room_for(message: bytes, nbytes: int) -> memoryview:
+        asked.append((message, nbytes))
+        return home
+
+    reader.room_for = room_for
+    sent = StreamFrame(number, b"message", contents)
+    (frame,) = [frame for _ in pieces(written(sent), lambda: ROOM, reader) for frame in iter(reader.next, None)]
+    assert bytes(frame.contents) == contents
+    assert (frame.contents is home) == (number == PACKET)
+    assert asked == [(b"message", 5 * ROOM)][: number == PACKET]
 
 
 def test_what_comes_later_does_not_change_contents_that_were_taken() -> None:

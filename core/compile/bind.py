@@ -1,7 +1,9 @@
-"""First pass: slices become places, values become layouts, references become slots. It inserts no moves yet.
+"""First pass: slices become places, values become layouts, references become slots. It inserts no moves yet, except for
+nodes that are moves. A Reshard is one also where both layouts are on the same devices: the next pass makes it a gang.
 
 `validate` has refused shapes that do not divide by their mesh, so all shards of an array have the same shape. An
-exchange whose output is never read is left out: it has no effect, and no device's order says when to free its memory.
+exchange or Reshard whose output is never read is left out: it has no effect, and no device's order says when to free
+its memory.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from ..model import (
     Program,
     ProgramError,
     Ref,
+    Reshard,
     Slot,
     Value,
     laid_out,
@@ -45,7 +48,7 @@ def bind(program: Program, places: Sequence[Place], args: Sequence[Layout]) -> D
         if isinstance(node, Node):
             builder.gang(index, node)
         else:
-            builder.exchange(index, node)
+            builder.move(index, node)
     codes = tuple(Code(each.key, each.name, code=each.code) for each in program.computations)
     results = tuple(builder.find(ref) for ref in program.results)
     return Draft(program, builder.layouts, codes, tuple(builder.slots), tuple(builder.steps), results)
@@ -76,7 +79,7 @@ class _DraftBuilder:
         self.steps: list[Step] = []
         self._made: list[tuple[int, ...]] = []  # slots, by node
         self._bytes: dict[Layout, int] = {}
-        self._read = _read_exchanges(program)
+        self._read = _read_moves(program)
 
     def slot(self, layout: Layout, arg: int = -1) -> int:
         nbytes = self._bytes.get(layout)
@@ -108,13 +111,13 @@ class _DraftBuilder:
             )
         )
 
-    def exchange(self, index: int, node: Exchange) -> None:
+    def move(self, index: int, node: Exchange | Reshard) -> None:
         if index not in self._read:
             self._made.append(())
             return
         target = self.slot(self._layout(node.output))
         self._made.append((target,))
-        self.steps.append(Move(node.name, self.find(node.input), target, True, index))
+        self.steps.append(Move(node.name, self.find(node.input), target, isinstance(node, Exchange), index))
 
     def find(self, ref: Ref) -> int:
         return ref.index if isinstance(ref, Arg) else self._made[ref.node][ref.output]
@@ -126,8 +129,8 @@ class _DraftBuilder:
         return found
 
 
-def _read_exchanges(program: Program) -> set[int]:
-    """Return the exchanges whose output reaches a node or a result."""
+def _read_moves(program: Program) -> set[int]:
+    """Return the exchanges and Reshards whose output reaches a node or a result."""
     read = {ref.node for ref in program.results if isinstance(ref, Out)}
     for index in reversed(range(len(program.nodes))):
         node = program.nodes[index]

@@ -3,10 +3,11 @@
 Each resharding is done once, even if several gangs read its result.
 
 - To other devices: a `Move`, placed right after the gang that makes its source (before all gangs, for an argument),
-  so that the transfer runs while later gangs compute. Exchanges are placed in the same way.
+  so that the transfer runs while later gangs compute. Exchanges and Reshards are placed in the same way.
 - To another sharding on the same devices: a gang of its own, placed directly before its first reader. An earlier
   place would not let it overlap with other work, since devices run one gang at a time. It would delay the gangs
-  between, whose outputs other slices may wait for, and it would keep two copies of the array for longer.
+  between, whose outputs other slices may wait for, and it would keep two copies of the array for longer. A Reshard
+  on the same devices is such a gang, in its own place; it makes a copy also where the sharding is the same.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ def moves(draft: Draft) -> Draft:
     for index, step in enumerate(draft.steps):
         if isinstance(step, Gang):
             builder.gang(index, step)
+        elif not step.sparse and builder.stays(step):
+            builder.reshard(index, step)
         else:
-            builder.exchange(step)
+            builder.move(step)
     steps = builder.moves_after[-1] + [
         step
         for index in range(len(draft.steps))
@@ -47,7 +50,22 @@ class _MoveBuilder:
         self._resharded: dict[tuple[int, Layout], int] = {}  # (slot, layout in canonical form) -> slot
         self._reshard_codes: dict[str, int] = {}  # key -> code
 
-    def exchange(self, move: Move) -> None:
+    def stays(self, move: Move) -> bool:
+        return self.slots[move.source].layout.place == self.slots[move.target].layout.place
+
+    def reshard(self, index: int, move: Move) -> None:
+        """A node that is a resharding on the devices that the array is on."""
+        self.gangs[index] = [self._resharding(move.name, move.source, move.target, move.node)]
+        self._moves_of[move.target] = index
+        self._is_made(move)
+
+    def _is_made(self, move: Move) -> None:
+        """Gangs that read the array may want it as it is then."""
+        self._resharded.setdefault((move.source, canonical(self.slots[move.target].layout)), move.target)
+
+    def move(self, move: Move) -> None:
+        if not move.sparse:
+            self._is_made(move)
         after = self._moves_of[move.target] = self._moves_of[move.source]
         self.moves_after.setdefault(after, []).append(move)
 
@@ -77,20 +95,20 @@ class _MoveBuilder:
             found = self._resharded[key] = len(self.slots)
             self.slots.append(Slot(wanted, shard_bytes(wanted), -1))
             if has.place == wanted.place:
-                self.gangs[index].append(self._resharding(gang, slot, found))
+                self.gangs[index].append(self._resharding(f"reshard for {gang.name}", slot, found))
             else:
                 move = Move(f"move to {gang.name}", slot, found, False, gang.node)
                 self.moves_after.setdefault(self._moves_of[slot], []).append(move)
         return found
 
-    def _resharding(self, gang: Gang, source: int, target: int) -> Gang:
+    def _resharding(self, name: str, source: int, target: int, node: int = -1) -> Gang:
         has, wanted = self.slots[source], self.slots[target]
         local = is_local(has.layout, wanted.layout)
         largest = max(has.nbytes, wanted.nbytes)
         return Gang(
-            name=f"reshard for {gang.name}",
+            name=name,
             computation=self._code(has.layout, wanted.layout),
-            place=gang.place,
+            place=wanted.layout.place,
             inputs=(source,),
             outputs=(target,),
             donated=(),
@@ -98,7 +116,7 @@ class _MoveBuilder:
             temp=0 if local else largest,  # the buffer in which it packs data for other devices
             collective=not local,
             irregular=False,
-            node=-1,
+            node=node,
         )
 
     def _code(self, has: Layout, wanted: Layout) -> int:

@@ -17,7 +17,20 @@ from .errors import Illegal, Impossible, ProgramError, SeawayError
 from .place import Grid, Place, device_spans, line
 from .plan import Code, Gang, Layout, Move, Plan, Slot, laid_out
 from .presets import PRESETS, small
-from .program import ITEM_BYTES, Arg, Computation, Exchange, Node, Out, Program, Ref, Sharding, SliceSpec, Value
+from .program import (
+    ITEM_BYTES,
+    Arg,
+    Computation,
+    Exchange,
+    Node,
+    Out,
+    Program,
+    Ref,
+    Reshard,
+    Sharding,
+    SliceSpec,
+    Value,
+)
 from .ranges import FEW, Range, RangeTable, ranged
 from .resharding import (
     Hosts,

@@ -69,17 +69,18 @@ class Gang(msgspec.Struct, frozen=True, array_like=True, tag=0):
     temp: int
     collective: bool
     irregular: bool
-    node: int  # index into Program.nodes; -1 for a resharding gang
+    node: int  # index into Program.nodes; -1 for a gang that reshards another one's input
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A transfer from slot `source` to slot `target`, which is on other devices. A sparse move is an Exchange."""
+    """A transfer from slot `source` to slot `target`, which is on other devices. A sparse move is an Exchange; what a
+    Reshard, or a gang's input, needs to be elsewhere is not sparse."""
 
     name: str
     source: int
     target: int
     sparse: bool
-    node: int  # the Exchange node, or the node that reads the target; -1 if the move makes a result
+    node: int  # the Exchange or Reshard, or the node that reads the target
 
 
 class Code(msgspec.Struct, frozen=True, array_like=True):

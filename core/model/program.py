@@ -124,11 +124,19 @@ class Exchange(msgspec.Struct, frozen=True, tag="exchange"):
     output: Value  # the largest shape that it may produce
 
 
+class Reshard(msgspec.Struct, frozen=True, tag="reshard"):
+    """The same array on another slice, or in another sharding. Nothing is computed."""
+
+    name: str
+    input: Ref
+    output: Value
+
+
 class Program(msgspec.Struct, frozen=True, cache_hash=True):
     name: str
     slices: tuple[SliceSpec, ...]
     computations: tuple[Computation, ...]
     args: tuple[Value, ...]
-    nodes: tuple[Node | Exchange, ...]
+    nodes: tuple[Node | Exchange | Reshard, ...]
     results: tuple[Ref, ...]
     donate_args: tuple[int, ...] = ()  # arguments the caller gives up

@@ -14,7 +14,7 @@ from . import spans
 from .errors import ProgramError
 from .place import device_spans
 from .plan import Layout
-from .program import ITEM_BYTES, Arg, Exchange, Node, Out, Program, Ref, SliceSpec, Value
+from .program import ITEM_BYTES, Arg, Exchange, Node, Out, Program, Ref, Reshard, SliceSpec, Value
 from .topology import Cluster
 
 # Far above what real programs need. They bound what one peer's program can cost.
@@ -77,11 +77,17 @@ class _ProgramWalk:
         self.outputs: list[tuple[Value, ...]] = []  # by node
         self.donated: dict[Ref, str] = {}  # ref -> the node that took over its memory
 
-    def visit(self, number: int, node: Node | Exchange) -> None:
+    def visit(self, number: int, node: Node | Exchange | Reshard) -> None:
         where = f"node {node.name[:MAX_NAME]!r} ({number})"
         _check_name(where, "name", node.name)
         if isinstance(node, Exchange):
             self._visit_exchange(where, node)
+            self.outputs.append((node.output,))
+        elif isinstance(node, Reshard):
+            made = self._find(where, node.input)
+            _check_value(f"{where}: output", node.output, self.program.slices)
+            if made.shape != node.output.shape or made.dtype != node.output.dtype:
+                raise ProgramError(f"{where}: {_type(made)} cannot become {_type(node.output)}, which is another array")
             self.outputs.append((node.output,))
         else:
             self._visit_node(where, node)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from core.model import Sharding
-from sim.hardware import Kernel
 
 from ..graph import Signature, leaf_aval, tracing
 from ..sessions import ambient
@@ -63,14 +62,12 @@ def _one(leaf: Any, aval: Aval, home: Slice, split: Sharding) -> Any:
 
 
 def _move(home: Slice, aval: Aval, split: Sharding) -> Signature:
-    """Nothing is computed: what it wants of its input is all there is to it."""
     key = (home, aval, split)
     if key not in _moves:
         _, tree = trees.flatten(0)
         text = f"{aval!r}{split.dims}{home.shape}"
         _moves[key] = Signature(
             name="put", home=home, inputs=(aval,), expects=(split,), outputs=(aval,), out_shardings=(split,),
-            out_tree=tree, key=f"put:{text}", collective=False, kernel=Kernel("put", 0), evaluate=list,
-            function=lambda leaf: leaf,
+            out_tree=tree, key=f"put:{text}", collective=False, evaluate=list, reshards=True,
         )  # fmt: skip
     return _moves[key]

@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from core.model import Arg, Computation, Exchange, Node, Out, Program, Ref, Sharding, SliceSpec, Value, validate
+from core.model import (
+    Arg,
+    Computation,
+    Exchange,
+    Node,
+    Out,
+    Program,
+    Ref,
+    Reshard,
+    Sharding,
+    SliceSpec,
+    Value,
+    validate,
+)
 
 from ..specs import WHOLE, Aval, Slice
 from .signature import Signature
@@ -101,13 +114,17 @@ class Graph:
 
         computations: dict[Signature, int] = {}
         listed: list[Computation] = []
-        nodes: list[Node | Exchange] = []
+        nodes: list[Node | Exchange | Reshard] = []
         for node in self.nodes:
             home = where[node_slice(node)]
             if isinstance(node, Route):
                 nodes.append(Exchange(node.name, ref_of(node.input), _value(node.aval, home, node.sharding)))
                 continue
             signature = node.signature
+            if signature.reshards:
+                target = _value(signature.outputs[0], home, signature.out_shardings[0])
+                nodes.append(Reshard(signature.name, ref_of(node.inputs[0]), target))
+                continue
             number = computations.get(signature)
             if number is None:
                 number = computations[signature] = len(listed)

@@ -15,7 +15,7 @@ import msgspec
 
 from core.model.place import Place, line
 from core.model.plan import Layout
-from core.model.program import Arg, Computation, Exchange, Node, Out, Program, Ref, Sharding, SliceSpec, Value
+from core.model.program import Arg, Computation, Exchange, Node, Out, Program, Ref, Reshard, Sharding, SliceSpec, Value
 
 
 class Handle(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class Build:
             self.slices.append(SliceSpec(each, devices, () if isinstance(mesh, int) else sizes))
         self.computations: dict[str, Computation] = {}
         self.args: list[Value] = []
-        self.nodes: list[Node | Exchange] = []
+        self.nodes: list[Node | Exchange | Reshard] = []
         self.given_up: list[int] = []
 
     def slice(self, name: str) -> int:
@@ -109,11 +109,16 @@ class Build:
     def output(self, number: int) -> Handle:
         """Return another output of the latest node."""
         node = self.nodes[-1]
-        values = (node.output,) if isinstance(node, Exchange) else node.outputs
+        values = node.outputs if isinstance(node, Node) else (node.output,)
         return Handle(Out(len(self.nodes) - 1, number), values[number])
 
     def exchange(self, name: str, source: Handle, target: Value) -> Handle:
         self.nodes.append(Exchange(name, source.ref, target))
+        return self.output(0)
+
+    def reshard(self, name: str, source: Handle, where: str, split: str = "") -> Handle:
+        target = self.value(where, *source.value.shape, split=split, dtype=source.value.dtype)
+        self.nodes.append(Reshard(name, source.ref, target))
         return self.output(0)
 
     def program(self, *results: Handle) -> Program:

@@ -12,7 +12,7 @@ import msgspec
 
 from core.model.place import line
 from core.model.plan import Layout, laid_out
-from core.model.program import Arg, Exchange, Node, Out, Program, Ref, SliceSpec, Value
+from core.model.program import Arg, Node, Out, Program, Ref, SliceSpec, Value
 from core.model.resharding import Shards
 
 from . import case, programs
@@ -42,6 +42,7 @@ VIEWS = 2_000_000  # from this seed on, there are views of arrays
 OLD_STATES = 20_000_000  # from this seed on, controllers are started with older copies of their state
 FRONT = {"parts": 0.6, "meshes": 0.3, "silent": 0.25, "tell": 0.5}  # features only from seed PARTS on
 ONE_WAY = 25_000_000  # from this seed on, connections are cut in one direction
+RESHARDS = 30_000_000  # from this seed on, programs have nodes that only reshard
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
 
@@ -61,6 +62,8 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> case.Case:
         has["old state"] = rng.random() < 0.8 and "old state" not in without
     if seed >= ONE_WAY:
         has["cut one way"] = rng.random() < 0.5 and "cut one way" not in without
+    if seed >= RESHARDS:
+        has["reshards"] = "reshards" not in without
     return Drawing(rng, seed, has).whole()
 
 
@@ -182,6 +185,7 @@ class Drawing:
             collective=rng.choice((1.0, 0.7, 0.0)),
             meshes=rng.choice((0.2, 0.8)) if has.get("meshes") else 0.0,
             silent=rng.choice((0.2, 0.6)) if has.get("silent") else 0.0,
+            reshard=rng.choice((0.2, 0.7)) if has.get("reshards") else 0.0,
         )
 
     # --- what clients do ------------------------------------------------------------------------------------------
@@ -389,7 +393,7 @@ class Drawing:
 
     def _names(self) -> list[str]:
         nodes = [node for program in self.programs for node in program.nodes]
-        return [node.name for node in nodes if not isinstance(node, Exchange)]
+        return [node.name for node in nodes if isinstance(node, Node)]
 
     def _add_trouble(self, kind: Any, **fields: Any) -> None:
         start = 3 * case.MS if self.end > 4 * case.MS and self.rng.random() < 0.8 else 0
@@ -420,7 +424,7 @@ def value_of(program: Program, ref: Ref) -> Value:
     if isinstance(ref, Arg):
         return program.args[ref.index]
     node = program.nodes[ref.node]
-    return node.output if isinstance(node, Exchange) else node.outputs[ref.output]
+    return node.outputs[ref.output] if isinstance(node, Node) else node.output
 
 
 def _same(one: Value, other: Value) -> bool:

@@ -444,6 +444,8 @@ class Game:
     def _leave_all(self) -> None:
         """Let some clients close and others release everything. Check that nothing is left when leases are over."""
         world = self.world
+        # One that was cut off waits for nothing any more, and may come back later with what it holds.
+        self._while(lambda: any(script.machine.state == "away" for script in self._living()), PATIENCE)
         for number, script in enumerate(self.people):
             if script is None or number in self.gone or script.machine.state != "open":
                 continue

@@ -11,7 +11,7 @@ from random import Random
 
 import msgspec
 
-from core.model.program import Arg, Exchange, Node, Out, Program, Sharding, SliceSpec, Value
+from core.model.program import Arg, Exchange, Node, Out, Program, Reshard, Sharding, SliceSpec, Value
 from tests.core import build
 from tests.core.build import Build, Handle
 
@@ -31,6 +31,7 @@ class Style(msgspec.Struct, frozen=True):
     collective: float = 0.7
     meshes: float = 0.0  # values whose shardings have meshes of their own
     silent: float = 0.0  # nodes without outputs, programs without results
+    reshard: float = 0.0  # nodes that only reshard
 
 
 def draw(rng: Random, name: str, slices: list[SliceSpec], style: Style) -> Program:
@@ -85,7 +86,7 @@ def with_parents(program: Program, session: list[SliceSpec]) -> Program:
 
     nodes = tuple(
         replace(node, output=moved((node.output,))[0])
-        if isinstance(node, Exchange)
+        if not isinstance(node, Node)
         else replace(node, slice=to[node.slice], expects=moved(node.expects), outputs=moved(node.outputs))
         for node in program.nodes
     )
@@ -178,6 +179,13 @@ class Drawing:
             value = self._value(spec)
             value = msgspec.structs.replace(value, dtype=source.value.dtype)
             b.nodes.append(Exchange(f"n{number}", source.ref, value))
+            self.values.append(b.output(0))
+            return
+        if style.reshard and rng.random() < style.reshard:
+            source = rng.choice(self.values)
+            value = self._value(spec, source.value.shape)
+            value = msgspec.structs.replace(value, dtype=source.value.dtype)
+            b.nodes.append(Reshard(f"n{number}", source.ref, value))
             self.values.append(b.output(0))
             return
         inputs = [rng.choice(self.values) for _ in range(rng.choice((1, 1, 1, 2, 3)))]

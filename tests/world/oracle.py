@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.model.program import Arg, Exchange, Program, Ref
+from core.model.program import Arg, Exchange, Program, Ref, Reshard
 
 from . import contents
 
@@ -19,6 +19,8 @@ def results(program: Program, arguments: Sequence[int]) -> list[int]:
     for node in program.nodes:
         if isinstance(node, Exchange):
             made.append((contents.exchanged(look(node.input)),))
+        elif isinstance(node, Reshard):
+            made.append((look(node.input),))
         else:
             key = program.computations[node.computation].key
             inputs = tuple(look(ref) for ref in node.inputs)

@@ -65,7 +65,7 @@ class ClusterDevices:
         self._link, self._places, self._programs = link, places, programs
         self._calls = ClusterCalls(link)
         self.crowded = self._calls.order.crowded
-        self._copies = ClusterCopies(places, programs, self._calls.order.go_on)
+        self._copies = ClusterCopies(places)
         self._buffers = SessionBuffers(link, later, watch)
         self._answers = ClusterAnswers(link, self._calls, self._buffers, programs, watch)
         programs.default_kind = platform.default_memory_kind()
@@ -207,15 +207,10 @@ class ClusterDevices:
         if source.here is not None:
             made.is_here(source.here)
             return True
-        fault = source.wrong
-        program = None if fault is not None else self._copies.program(source.type, made.type)
-        if isinstance(program, StatusError):
-            fault = program
+        fault = source.wrong or self._copies.fault(made.type)
         if fault is not None:
             self._failed(outcome, [made], fault)
             return True
-        if program is None:  # its code is on its way to the controller
-            return False
 
         def act(client: Client, now: int) -> bool:
             name = self._copies.registered(source.type, made.type, client, now)

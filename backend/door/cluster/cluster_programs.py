@@ -15,14 +15,13 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from core.model import Arg, Computation, Node, Out, Program, SliceSpec, Value
+from core.model import Arg, Computation, Node, Out, Program, Reshard, SliceSpec, Value
 
 from ..session import ArrayType
 from .cluster_layouts import value_of
 
 ROOT = "devices"
 UNKNOWN = 1_000_000  # nanoseconds that a computation is taken to last, as long as nothing is known
-COPYING = 1_000  # nanoseconds that a copy is taken to last
 LONGEST_NAME = 200
 PREFIXES = ("jit_", "pmap_")  # what JAX writes before a function's name, to name what it has lowered
 
@@ -92,13 +91,12 @@ def with_cost(program: Program, cost: int) -> Program:
     return replace(program, computations=(replace(computation, cost=cost),))
 
 
-def copy_program(places: Places, source: ArrayType, target: ArrayType, code: str) -> Program:
-    """Moves an array to the devices of `target`, where its code copies each shard."""
+def copy_program(places: Places, source: ArrayType, target: ArrayType) -> Program:
     slices = places.slices(source.sharding.devices, target.sharding.devices)
     to = slices.index(places.of(target.sharding.devices))
     given: Value = value_of(source, slices.index(places.of(source.sharding.devices)))
     made = value_of(target, to)
     return Program(
-        name="copy", slices=slices, computations=(Computation("copy", code, COPYING, 0, False, code),), args=(given,),
-        nodes=(Node("copy", 0, to, (Arg(0),), (made,), (made,)),), results=(Out(0),),
+        name="copy", slices=slices, computations=(), args=(given,), nodes=(Reshard("copy", Arg(0), made),),
+        results=(Out(0),),
     )  # fmt: skip

@@ -12,7 +12,7 @@ from core.link.packing import pack_plan
 from core.model.errors import Illegal, ProgramError
 from core.model.place import Place, line
 from core.model.plan import Gang, Move, Plan
-from core.model.program import Program, Sharding
+from core.model.program import Program, Reshard, Sharding
 from core.model.validate import validate
 from tests.core.build import Build, at_home, chain, hop, moe, pipeline, places, replicated
 
@@ -135,6 +135,50 @@ def test_an_exchange_that_nothing_reads_is_left_out() -> None:
     once = b.exchange("once", x, b.value("s", 8))
     b.exchange("twice", once, b.value("s", 8))
     assert [step.name for step in lowered(b.program(x)).steps] == ["f"]
+
+
+def test_a_reshard_to_other_devices_is_a_move_and_needs_no_gang() -> None:
+    b = Build(s=2, t=2)
+    x = b.arg("s", 4, 4, split="0.")
+    there = b.reshard("there", x, "t", ".0")
+    back = b.reshard("back", there, "s")
+    plan = lowered(b.program(there, back))
+    assert steps_as_text(plan) == ["0 there: 0 -> 1", "1 back: 1 -> 2 after 0"]
+    assert plan.codes == ()
+    assert [plan.slots[slot].layout.sharding for slot in plan.results] == [Sharding(((), (0,))), Sharding()]
+    assert [plan.slots[slot].keep for slot in plan.results] == [True, True]
+
+
+def test_a_reshard_on_the_same_devices_is_a_gang_that_computes_nothing() -> None:
+    b = Build(s=4)
+    x = b.arg("s", 8, 8, split="0.")
+    plan = lowered(b.program(b.reshard("columns", x, "s", ".0"), b.reshard("copy", x, "s", "0.")))
+    assert steps_as_text(plan) == ["0 columns: 0 -> 1", "1 copy: 0 -> 2 after 0"]
+    assert [code.key for code in plan.codes] == [
+        "reshard:float32[8, 8]:4[0;]->4[;0]", "reshard:float32[8, 8]:4[0;]->4[0;]"
+    ]  # fmt: skip
+
+
+def test_what_a_reshard_has_brought_is_not_brought_again() -> None:
+    b = Build(s=2, t=2)
+    x = b.call("make", "s", [b.arg("s", 4)])
+    there = b.reshard("there", x, "t")
+    plan = lowered(b.program(b.call("one", "t", [there]), b.call("two", "t", [x])))
+    assert [step.name for step in plan.steps] == ["make", "there", "one", "two"]
+
+
+def test_a_reshard_that_nothing_reads_is_left_out() -> None:
+    b = Build(s=2, t=2)
+    x = b.call("make", "s", [b.arg("s", 4)])
+    b.reshard("back", b.reshard("there", x, "t"), "s")
+    assert [step.name for step in lowered(b.program(x)).steps] == ["make"]
+
+
+def test_a_reshard_keeps_the_array() -> None:
+    b = Build(s=2)
+    b.nodes.append(Reshard("cut", b.arg("s", 4).ref, b.value("s", 2)))
+    with pytest.raises(ProgramError, match=r"node 'cut' \(0\): float32\[4\] cannot become float32\[2\]"):
+        validate(b.program(b.output(0)))
 
 
 def test_a_result_stays_where_its_maker_put_it() -> None:

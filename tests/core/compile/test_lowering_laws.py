@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from core.compile import cut, lower
 from core.model.place import Grid, Place, device_spans, line
 from core.model.plan import Gang, Layout, Move, Plan
-from core.model.program import Arg, Node, Out, Program, Ref, Sharding
+from core.model.program import Arg, Node, Out, Program, Ref, Reshard, Sharding
 from core.model.resharding import canonical, shard_bytes
 from core.model.validate import validate
 from tests.core.build import Build
@@ -31,6 +31,9 @@ def cases(draw: st.DrawFn) -> Case:
         where = draw(st.sampled_from(names))
         if draw(st.integers(0, 9)) == 0:
             live.append(b.exchange(f"x{number}", draw(st.sampled_from(live)), b.value(where, 8, 8)))
+            continue
+        if draw(st.integers(0, 5)) == 0:
+            live.append(b.reshard(f"r{number}", draw(st.sampled_from(live)), where, draw(st.sampled_from(SPLITS))))
             continue
         inputs = draw(st.lists(st.sampled_from(live), min_size=1, max_size=3))
         splits = draw(st.lists(st.sampled_from(SPLITS), min_size=1, max_size=2))
@@ -125,6 +128,8 @@ def computes_what_its_program_says(case: Case, plan: Plan) -> None:
             key = program.computations[node.computation].key
             for number in range(len(node.outputs)):
                 made[Out(index, number)] = name(key, inputs, number)
+        elif isinstance(node, Reshard):
+            made[Out(index)] = made[node.input]
         else:
             made[Out(index)] = name("exchange", made[node.input])
 
@@ -135,7 +140,7 @@ def computes_what_its_program_says(case: Case, plan: Plan) -> None:
             continue
         code = plan.codes[step.computation]
         inputs = tuple(held[slot] for slot in step.inputs)
-        if step.node < 0:
+        if step.node < 0 or isinstance(program.nodes[step.node], Reshard):
             outputs = list(inputs)
         else:
             outputs = [name(code.key, inputs, number) for number in range(len(step.outputs))]
@@ -153,9 +158,8 @@ def gives_readers_the_layouts_that_they_want(case: Case, plan: Plan) -> None:
             continue
         assert all(plan.slots[slot].layout.place == step.place for slot in (*step.inputs, *step.outputs))
         code = plan.codes[step.computation]
-        if step.node >= 0:
-            node = program.nodes[step.node]
-            assert isinstance(node, Node)
+        node = program.nodes[step.node] if step.node >= 0 else None
+        if isinstance(node, Node):
             for slot, value in zip(step.inputs, node.expects, strict=True):
                 mesh = program.slices[value.slice].mesh_shape
                 wanted = Layout(value.shape, value.dtype, where[value.slice], mesh, value.sharding)
@@ -168,9 +172,17 @@ def gives_readers_the_layouts_that_they_want(case: Case, plan: Plan) -> None:
     done = [
         (step.source, canonical(plan.slots[step.target].layout))
         for step in plan.steps
-        if isinstance(step, Move) and not step.sparse
+        if isinstance(step, Move) and isinstance(program.nodes[step.node], Node)
     ]
     assert len(set(done)) == len(done)
+    for index, node in enumerate(program.nodes):
+        if isinstance(node, Reshard):
+            (slot,) = {slot for step in plan.steps if step.node == index for slot in ends(step)[1]} or {-1}
+            value = node.output
+            layout = Layout(
+                value.shape, value.dtype, where[value.slice], program.slices[value.slice].mesh_shape, value.sharding
+            )
+            assert slot < 0 or plan.slots[slot].layout == layout
 
 
 def keeps_slots_from_maker_to_last_reader(case: Case, plan: Plan) -> None:

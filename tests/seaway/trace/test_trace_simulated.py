@@ -45,7 +45,7 @@ def trace() -> Trace:
 
 def test_transfers_show_client_kind_and_times(trace: Trace) -> None:
     frame = trace.transfers()
-    assert frame["step"].tolist() == ["put", "move to put", "move to put", "move to put", "get"]
+    assert frame["step"].tolist() == ["put", "put", "put", "put", "get"]
     assert frame["client"].tolist() == ["main"] * 5
     assert frame["source"].tolist() == ["client", "0-7", "0-7", "0-7", "8-15"]
     assert frame["target"].tolist() == ["0-7", "8-15", "8-15", "8-15", "client"]

@@ -76,7 +76,7 @@ def test_devices_were_told_what_the_controller_had_commanded(session: DoorSessio
     assert session.printed.splitlines()[STEPS:] == ["4096.0 (64, 32)", f"{1536 * 1024:.1f}"]
     assert session.devices.equal, rig.text(session.devices)
     names = [decision.node for order in session.seen.orders for decision in order]
-    assert names == ["train_step"] * STEPS + ["turn", "copy", "total"]
+    assert names == ["train_step"] * STEPS + ["turn", "total"]
 
 
 def test_a_simulated_controller_decides_the_same_on_the_same_calls(session: DoorSession) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fuzz import planted, planted_anew, planted_reserving  # noqa: F401 - they register the bugs
 from tests.fuzz.case import Action, Case, CrashHost, Restart
-from tests.fuzz.draw import ANEW, FEATURES, OLD_STATES, ONE_WAY, PARTS, RESERVES, TROUBLES, VIEWS, draw
+from tests.fuzz.draw import ANEW, FEATURES, OLD_STATES, ONE_WAY, PARTS, RESERVES, RESHARDS, TROUBLES, VIEWS, draw
 from tests.fuzz.planting import BUGS, plant, search
 from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
@@ -22,7 +22,7 @@ FIRSTS = [
     *range(0, SEEDS, CHUNK),
     *[
         first
-        for kind in (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY)
+        for kind in (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS)
         for first in range(kind, kind + FEWER, CHUNK)
     ],
 ]
@@ -38,6 +38,7 @@ FOUND = {  # a seed that failed once, and what was wrong
     17300637: "an array that was given away in the turn in which a view of it was freed",
     17300930: "an array that was lost with a host, and a view of it whose free was lost, too",
     103465: "a buffer in host memory, of which a restarted controller thought that it was on the devices",
+    18200292: "an array that a restarted controller gave its client when a host that has it had just left",
 }
 PAGE = Path(__file__).parent / "fuzz" / "planted.md"
 ROW = re.compile(r"^\| ([^|]+?)(?: \(from seed \d+\))? \| ([^|]+?) \| (\d+) \|$", re.MULTILINE)
@@ -67,7 +68,7 @@ def test_bugs_that_were_found_once_stay_fixed(seed: int) -> None:
     "first",
     [
         start
-        for first in (10_000, ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY)
+        for first in (10_000, ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS)
         for start in range(first, first + 4_000, 100)
     ],
 )

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -151,13 +151,17 @@ class NetworkNode:
     def feed(self, event: e.Event) -> None:
         if self.stopped:
             return
-        self._begin_turn()
-        try:
-            self._carry_out(self.endpoint.handle(event, time.monotonic_ns()))
-        except Exception as error:
-            self._failed(error)
-        finally:
-            self._end_turn()
+        with self.lock:
+            self._turns += 1
+            try:
+                self._carry_out(self.endpoint.handle(event, time.monotonic_ns()))
+            except Exception as error:
+                self._failed(error)
+            finally:
+                self._turns -= 1
+                written = self._to_flush() if self._written else ()
+        for outbox in written:
+            outbox.flush()
 
     def turn(self, act: Callable[..., T], *arguments: Any) -> T:
         """Calls `act` under the lock; then writes what it has said."""
@@ -173,14 +177,18 @@ class NetworkNode:
 
     def _end_turn(self) -> None:
         self._turns -= 1
-        written = self._written
-        now = written and not self._turns and threading.get_ident() not in self._readers
-        if now:
-            self._written = []
+        written = self._to_flush()
         self.lock.release()
-        if now:
-            for outbox in written:
-                outbox.flush()
+        for outbox in written:
+            outbox.flush()
+
+    def _to_flush(self) -> Sequence[Connection | NearLane]:
+        """What is to be flushed when the lock has been released: nothing, if this turn is inside another one, or this
+        thread takes further frames."""
+        if self._turns or threading.get_ident() in self._readers:
+            return ()
+        written, self._written = self._written, []
+        return written
 
     def _carry_out(self, effects: list[e.Command]) -> None:
         for effect in effects:

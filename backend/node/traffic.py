@@ -52,8 +52,8 @@ class Traffic:
             self.said += len(message.steps) if first else 0
 
     def heard(self, message: msgspec.Struct | None) -> None:
-        if isinstance(message, Reports):
-            ends = sum(isinstance(report, Done) for report in message.reports)
+        if type(message) is Reports:
+            ends = len([report for report in message.reports if type(report) is Done])
             self.ends += ends
             self.groups += ends > 0
 

@@ -350,6 +350,7 @@ class Membership(ControllerModule):
         for host, reason in sorted(island.leaving.items()):
             island.members = spans.minus(island.members, spans.one(host))
             self._forget(island, host)
+            self._recovery.host_lost(host)
             self._failures.host_left(island, host, reason, now)
             self._dismiss(island, host, reason)
         island.leaving = {}

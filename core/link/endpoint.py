@@ -356,6 +356,8 @@ class Endpoint:
 
     def _schedule(self, number: int, peer: Peer) -> None:
         """Enter the link's wake-up in the heap. A later wake-up than the one entered waits until that one comes."""
+        if peer.due >= 0 and not peer.link.hastened:
+            return
         due = peer.link.next_wakeup()
         if due is not None and not 0 <= peer.due <= due:
             peer.due = due

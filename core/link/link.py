@@ -113,6 +113,7 @@ class Link:
         self._ack_at: int | None = None  # when an acknowledgement is due
         self._last_back = 0  # our last mark that came back
         self._excused = False  # our process did not run for a while
+        self.hastened = True  # `next_wakeup` may be earlier than when it was last asked
 
     @property
     def full(self) -> bool:
@@ -130,7 +131,7 @@ class Link:
 
     def connected(self, now: int) -> list[LinkCommand]:
         self._move("connected")
-        self._gap_reported = -1
+        self._gap_reported, self.hastened = -1, True
         return [self._bare(now)]
 
     def disconnected(self, now: int) -> list[LinkCommand]:
@@ -165,10 +166,11 @@ class Link:
             self._move("frame")
         commands += self._take(frame, first, now)
         if late:  # the peer may be about to give us up: it learns at once that it is heard
-            self._ack_at = now
+            self._ack_at, self.hastened = now, True
         return commands
 
     def next_wakeup(self) -> int | None:
+        self.hastened = False
         if self.state == "gone":
             return None
         times = [self._lease_end()]
@@ -244,6 +246,7 @@ class Link:
                 return [Deliver(frame.message), self._bare(now)]
             if self._ack_at is None:
                 self._ack_at = now + self._ack_delay
+                self.hastened |= self._ack_delay < self._idle  # otherwise a sign of life is due before
             return [Deliver(frame.message)]
         if frame.seq <= self._received or (first and frame.message is None):
             return []  # nothing new; or the peer's greeting: our own greeting makes it go back

@@ -238,9 +238,6 @@ class BufferRefs(ControllerModule):
                 self._free(gone)
             if buffer in self._state.for_buffer or record.views:
                 self.there(record)
-            named = record.owner
-            if named.gets or named.others:
-                self._state.asked_for += [each for each in (named, *named.others) if each.gets]
 
     def there(self, record: Buffer) -> None:
         """It has entered an order, or has been copied: runs and views that waited for that go on."""

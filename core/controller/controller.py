@@ -67,7 +67,7 @@ class Controller:
         self.watch, self.next_wakeup, self.outbox = made.watch, made.watch.next_wakeup, made.outbox
         self.compilation, self.lowerings, self.tracing = made.compilation, made.lowerings, made.tracing
         self.in_flight, self.admission, self.outcomes = made.in_flight, made.admission, made.outcomes
-        self.dispatch, self.completion, self.views, self.gets = made.dispatch, made.completion, made.views, made.gets
+        self.dispatch, self.completion, self.views = made.dispatch, made.completion, made.views
         self.runs, self.failures, self.recovery = made.runs, made.failures, made.recovery
         self.membership, self.clients, self.stalls = made.membership, made.clients, made.stalls
         self.policy_news = made.policy_news
@@ -147,7 +147,6 @@ class Controller:
             (state.stay_away, lambda away, now: outcomes.stay_away(away[0], away[1])),
             (state.admitted, self.dispatch.start),
             (state.views, lambda view, now: self.views.advance(view)),
-            (state.asked_for, self.gets.entered),
             (state.settling, lambda each, now: self.completion.argument_settled(each[0], each[1], now)),
             (state.plan_ready, self._code_ready),
             (state.kept, lambda kept, now: self._came(p.MessageReceived(*kept), now)),

@@ -1,13 +1,13 @@
 """Gets: a client reads contents of a buffer. They move from the hosts to the client, never through the controller.
 
-A get is a send from the hosts that have distinct shards; it holds the buffer until the client has all of it. It enters
-the order behind the step that makes the buffer, and hosts send when that step has run there. Another host may fail it
-still, so the client hears `GetSettled` when the buffer is ready, or never will be. A get waits (`BufferName.gets`)
-until that step has entered or, where only the step's end says how large the buffer is, until it has contents. What was
-spilled comes back to the devices first.
+A get is a send from the hosts that have distinct shards; it holds the buffer until the client has all of it. If the
+step that makes the buffer is in the order, the get enters behind it, and hosts send when that step has run there.
+Another host may fail it still, so the client hears `GetSettled` when the buffer is ready, or never will be. Otherwise,
+and where only the step's end says how large the buffer is, a get waits (`BufferName.gets`) until the buffer has
+contents. What was spilled comes back to the devices first.
 
 Neighbours: `clients` brings calls; `outcomes` and `completion` say what is ready; `admission` brings back.
-The functions that matter: `get`, `entered`, `ready`, `over`.
+The functions that matter: `get`, `ready`, `over`.
 """
 
 from __future__ import annotations
@@ -53,11 +53,6 @@ class Gets(ControllerModule):
             named.gets.append(WaitingGet(session, call))
         return None
 
-    def entered(self, named: BufferName, now: int) -> None:
-        """The step that makes it is in the order."""
-        if named.blame is None and not named.ready and self._on_its_way(named.buffer):
-            self._send_waiting(named, now)
-
     def _on_its_way(self, buffer: int) -> bool:
         """Whether the step that makes it is in the order, and all is known of what it makes."""
         record = self._buffers.all[buffer]
@@ -67,17 +62,12 @@ class Gets(ControllerModule):
         """Answer the gets that waited for a buffer: it has contents now, or never will."""
         if named.blame is not None:
             self._refs.refuse_gets(named, named.blame)
-        self._send_waiting(named, now)
-
-    def _send_waiting(self, named: BufferName, now: int) -> None:
         gets = named.take_gets()
         for each in gets:
-            if each.transfer < 0:
-                self._send(each, named, now)
-            elif named.ready:
+            if each.transfer >= 0:
                 self._refs.settle_get(each, each.blame)
             else:
-                named.gets.append(each)
+                self._send(each, named, now)
         if gets and named.released and not named.gets:
             self._refs.drop(named)
 

@@ -158,7 +158,6 @@ class State:
         self.stay_away: deque[tuple[BufferName, Blame]] = deque()  # spilled, and nothing brings them back
         self.admitted: deque[RunRecord] = deque()
         self.views: deque[WaitingView] = deque()  # what they waited for has come
-        self.asked_for: deque[BufferName] = deque()  # what makes them has entered an order
         self.settling: deque[tuple[int, Blame | None]] = deque()  # buffers whose contents are final
         self.plan_ready: deque[int] = deque()  # plans whose code is ready, or never will be
         self.kept: deque[tuple[int, msgspec.Struct]] = deque()  # said by clients before it had recovered

@@ -31,6 +31,7 @@ def begun(fails: bool = False, diary: bool = False) -> tuple[World, RunHandle, F
     x = b.arg("s", 4)
     program = b.program(b.call("step", "s", [x], collective=False, cost=MS))
     run = a.submit(program, bytes(16))
+    world.run_until(lambda: bool(world.machine.state.in_flight))
     fetch = a.get(run.results[0])
     world.run_for(20 * MS)
     return world, run, fetch

@@ -214,8 +214,8 @@ class _Incoming:
             self.view = raw_bytes(part)
 
     def room(self, offset: int, nbytes: int) -> memoryview | None:
-        """Where these bytes belong, if they can be received there."""
-        if self.view is None or offset < 0 or offset + nbytes > len(self.view):
+        """Where these bytes belong, if they can be received there. What has come is not written to again."""
+        if self.view is None or offset != self.came or offset + nbytes > len(self.view):
             return None
         self.lent = self.view[offset : offset + nbytes]
         return self.lent

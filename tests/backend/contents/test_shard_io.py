@@ -200,6 +200,7 @@ def test_what_is_received_where_it_belongs_is_there() -> None:
     (shard,) = sink.shards().values()
     assert shard.tobytes() == bytes(range(48))
     assert np.shares_memory(shard, np.frombuffer(room, np.uint8))
+    assert sink.room(chunk) is None, "what has come is not written to again"
 
 
 def test_an_incomplete_shard_is_not_handed_on() -> None:

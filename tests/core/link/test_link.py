@@ -3,7 +3,7 @@
 from collections import deque
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -139,6 +139,42 @@ def test_a_peer_that_starts_anew_has_lost_its_end() -> None:
         link.frame_came(Frame(1, 1, word(1)), 0)
         link.connected(1)
         assert link.frame_came(forgot, 2) == [LinkEnded("the peer has lost its end of the link")]
+
+
+@given(
+    st.integers(1, LEASE // 4),
+    st.lists(
+        st.tuples(st.sampled_from(["send", "frame", "wakeup", "cut", "connect"]), st.integers(0, LEASE // 3)),
+        max_size=12,
+    ),
+)
+@example(LEASE // 4, [("wakeup", 250), ("wakeup", 250), ("wakeup", 250), ("frame", 50)])  # a frame that comes late
+def test_a_wake_up_comes_earlier_only_if_the_link_says_that_it_may(
+    ack_delay: int, steps: list[tuple[str, int]]
+) -> None:
+    """Whoever has set a timer need not ask again otherwise."""
+    link, now, received = up(ack_delay=ack_delay), 0, 0
+    timer = link.next_wakeup()
+    for what, after in steps:
+        now += after
+        if link.state == "gone":
+            return
+        match what:
+            case "send":
+                link.send(word(1), now)
+            case "frame":
+                received += link.state in ("greeting", "up")
+                link.frame_came(Frame(received, 0, word(9)), now)
+            case "wakeup":
+                link.wakeup(now)
+            case "cut":
+                link.disconnected(now)
+            case _:
+                link.connected(now)
+        said, due = link.hastened, link.next_wakeup()
+        assert said or due is None or timer is None or due >= timer, what
+        timer = due
+        assert not link.hastened
 
 
 def test_every_state_but_the_last_has_a_way_out() -> None:

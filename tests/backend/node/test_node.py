@@ -12,7 +12,11 @@ from backend.node import node as node_module
 from backend.node.node import NetworkNode
 from backend.streams import Connection, StreamRefused, dial
 from backend.wire.framing import Address
-from core.protocol.peers import CONTROLLER
+from core.link import Frame
+from core.link.codec import encode_packet
+from core.protocol.dataplane import Chunk
+from core.protocol.messages import Release
+from core.protocol.peers import CONTROLLER, client
 from tests.backend.cluster import cluster, wait_until
 from tests.backend.test_faults import register, runs
 
@@ -111,3 +115,22 @@ async def test_a_link_to_a_host_that_has_restarted_elsewhere_ends_at_once(tmp_pa
         node._hear(CONTROLLER, Address("host/1", "127.0.0.1:1"))
         assert not node.endpoint.linked(1)
         await wait_until(lambda: not node.connected(1))
+
+
+async def test_contents_are_received_where_they_belong_only_from_their_own_sender(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a chunk says of itself is checked before bytes are written for it; the rest is refused as it always was."""
+    async with cluster(tmp_path, agents=False) as found:
+        node, room, chunk = found.server.node, memoryview(bytearray(8)), Chunk(1, HOST, 5, 0, 0, 8)
+        monkeypatch.setattr(node, "_room", lambda asked: room if asked == chunk else None)
+
+        def placed(peer: int, message: object, nbytes: int = 8) -> memoryview | None:
+            return node._room_for(peer, encode_packet(Frame(1, 0, message)), nbytes)  # type: ignore[arg-type]
+
+        assert placed(HOST, chunk) is room
+        assert placed(HOST + 1, chunk) is None
+        assert placed(client(3), chunk) is None
+        assert placed(HOST, chunk, 9) is None
+        assert placed(HOST, Release((1,))) is None
+        assert node._room_for(HOST, b"\xff nonsense", 8) is None

@@ -105,8 +105,14 @@ async def test_what_a_message_causes_is_done_by_the_thread_that_took_it_after_th
 
 async def test_the_loop_reads_while_one_piece_of_work_takes_long_and_the_thread_again_after_it() -> None:
     async with a_host() as (host, there):
-        go_on = threading.Event()
-        host.line.do(go_on.wait, PATIENCE)
+        begun, go_on = threading.Event(), threading.Event()
+
+        def long() -> None:
+            begun.set()
+            go_on.wait(PATIENCE)
+
+        host.line.do(long)
+        await wait_until(begun.is_set)  # until then the thread may read this itself
         say(there, packet(b"abandon"))
         await host.got(1)
         assert host.threads == [threading.get_ident()]

@@ -26,7 +26,7 @@ from core.protocol import CONTROLLER, Blame, Chunk, peers
 from core.protocol import effects as e
 
 from ..auth import Access, RefusalLogger, TurnGate, access, advertised, reached
-from ..contents import Blobs, ContentsMismatch, Overflow, ShardSource, Sink
+from ..contents import Blobs, ContentsMismatch, HostPieces, Overflow, ShardSource, Sink
 from ..coordination import world_name
 from ..devices import Devices, WorldSpec, gang_times
 from ..node import CallError, HostClock, NetworkNode, calls
@@ -85,9 +85,8 @@ class Agent:
         self._listener = Listener(self.access, refusals, gate, answers={call_messages.GangTimesReply: self._stamps})
         self._code = Blobs()
         self._sources: dict[int, ShardSource] = {}
-        self._sinks: dict[int, Sink] = {}  # by buffer
+        self._sinks: dict[int, Sink] = {}  # by transfer
         self._counted: set[int] = set()  # transfers of sparse exchanges whose pieces have been counted
-        self._filling: dict[int, int] = {}  # transfer -> buffer
         self._local: dict[tuple[int, int, int], Contents] = {}  # chunks from this host to itself
         self._acts = self._table()
         self.ended = False
@@ -116,6 +115,7 @@ class Agent:
         self.cluster = said.cluster
         born = time.time_ns() // 1_000_000
         self.host = Host(said.host, said.cluster, incarnation=born, beat=said.beat, start=said.start)
+        self._pieces = HostPieces(said.host, said.cluster)
         endpoint = for_host(self.host, said.host, self.start_id, said.lease)
         self.node = NetworkNode(
             endpoint, self._perform, HostNames(said.host, said.secret), access=self.access, contents=self._contents,
@@ -196,7 +196,10 @@ class Agent:
             e.VoidView: lambda effect: None,
             e.DropTransfer: lambda effect: None,  # Sent or Received follows
         }
-        acts |= dict.fromkeys((e.OpenSend, e.OpenRecv, e.Send, e.Fill, e.Received, e.Sent), self._carry)
+        acts |= {
+            e.OpenSend: self._open_send, e.OpenRecv: self._open_recv, e.Send: self._send_here, e.Fill: self._fill,
+            e.Received: self._received, e.Sent: self._sent,
+        }  # fmt: skip
         return acts
 
     def _launch(self, command: e.Launch) -> None:
@@ -271,34 +274,26 @@ class Agent:
 
     # --- contents -----------------------------------------------------------------------------------------------
 
-    def _carry(self, effect: Any) -> None:
-        match effect:
-            case e.OpenSend(transfer=transfer, buffer=buffer, blame=None):
-                self._sources[transfer] = ShardSource(
-                    effect, self.host.host, self.cluster, lambda: self.devices.shards(buffer),
-                    sparse=transfer in self._counted,
-                )  # fmt: skip
-            case e.Send(message=Chunk() as chunk):  # from this host to itself
-                found = self._contents(chunk)
-                self._local[chunk.transfer, chunk.piece, chunk.offset] = loaded(found) if callable(found) else found
-            case e.OpenRecv(transfer=transfer, buffer=buffer):
-                self._sinks[transfer] = Sink(effect, self.host.host, self.cluster)
-                self._filling[transfer] = buffer
-            case e.Fill(chunk=chunk):
-                sink = self._sinks.get(chunk.transfer)
-                if sink is not None:
-                    self._fill(sink, chunk)
-            case e.Received(transfer=transfer, blame=blame):
-                filled, target = self._sinks.pop(transfer, None), self._filling.pop(transfer, -1)
-                if blame is None and filled is not None:
-                    self._fill_up(target, filled)
-            case e.Sent(transfer=transfer):
-                self._sources.pop(transfer, None)
-                self._counted.discard(transfer)
-            case _:
-                pass
+    def _open_send(self, command: e.OpenSend) -> None:
+        if command.blame is None:
+            sparse = command.transfer in self._counted
+            self._sources[command.transfer] = ShardSource(command, self._pieces, self.devices.shards, sparse=sparse)
 
-    def _fill(self, sink: Sink, chunk: Chunk) -> None:
+    def _open_recv(self, command: e.OpenRecv) -> None:
+        self._sinks[command.transfer] = Sink(command, self._pieces)
+
+    def _send_here(self, command: e.Send) -> None:
+        """From this host to itself."""
+        chunk = command.message
+        if isinstance(chunk, Chunk):
+            found = self._contents(chunk)
+            self._local[chunk.transfer, chunk.piece, chunk.offset] = loaded(found) if callable(found) else found
+
+    def _fill(self, command: e.Fill) -> None:
+        chunk = command.chunk
+        sink = self._sinks.get(chunk.transfer)
+        if sink is None:
+            return
         local = self._local.pop((chunk.transfer, chunk.piece, chunk.offset), None)
         contents = self.node.contents if local is None else local
         if chunk.nbytes and not contents:
@@ -308,15 +303,24 @@ class Agent:
         except ContentsMismatch as misfit:  # the sender is wrong or of another version: only it is to suffer
             self.node.post(e.Malformed(peers.peer_of(chunk.sender), str(misfit)))
 
+    def _received(self, event: e.Received) -> None:
+        filled = self._sinks.pop(event.transfer, None)
+        if filled is None or event.blame is not None:
+            return
+        try:
+            for buffer, layout, shards in zip(filled.buffers, filled.layouts, filled.shards(), strict=True):
+                self.devices.fill(buffer, layout, shards)
+        except (Overflow, ContentsMismatch) as error:  # gangs that read the buffers get this reason
+            for buffer in filled.buffers:
+                self.devices.spoil(buffer, str(error))
+
+    def _sent(self, event: e.Sent) -> None:
+        self._sources.pop(event.transfer, None)
+        self._counted.discard(event.transfer)
+
     def _room(self, chunk: Chunk) -> memoryview | None:
         sink = self._sinks.get(chunk.transfer)
         return None if sink is None else sink.room(chunk)
-
-    def _fill_up(self, buffer: int, filled: Sink) -> None:
-        try:
-            self.devices.fill(buffer, filled.layout, filled.shards())
-        except (Overflow, ContentsMismatch) as error:  # gangs that read the buffer get this reason
-            self.devices.spoil(buffer, str(error))
 
     def _count(self, command: e.CountRows) -> None:
         self._counted.add(command.transfer)
@@ -328,6 +332,6 @@ class Agent:
         source = self._sources.get(chunk.transfer)
         if source is None:
             return b""
-        if source.at_hand(chunk, lambda: self.devices.at_hand(source.buffer)):
+        if source.at_hand(chunk, self.devices.at_hand):
             return loaded(lambda: source.bytes_of(chunk))
         return lambda: source.bytes_of(chunk)

@@ -231,16 +231,14 @@ class Remote:
 
     def _perform(self, effect: e.Command) -> None:
         match effect:
-            case e.OpenSend(transfer=transfer, buffer=buffer, source=layout) if buffer in self._offered:
-                assert layout is not None
+            case e.OpenSend(transfer=transfer, buffers=(buffer,), sources=(layout,)) if buffer in self._offered:
                 self._sources[transfer] = SentOffer(self._offered[buffer], layout)
                 self._not_wanted(buffer)
             case e.Sent(transfer=transfer):
                 self._sources.pop(transfer, None)
             case e.GetStarted(request=request, shard=shard):
                 self._shards[request] = shard
-            case e.OpenRecv(transfer=transfer, buffer=request, target=layout):
-                assert layout is not None
+            case e.OpenRecv(transfer=transfer, buffers=(request,), targets=(layout,)):
                 self._sinks[transfer] = ArraySink(layout, self._shards.pop(request))
             case e.Fill(chunk=chunk):
                 self._sinks[chunk.transfer].fill(chunk, self.node.contents)

@@ -1,6 +1,6 @@
 """Contents that travel beside core's messages: pieces of arrays, and compiled code.
 
-shard_io        pieces of transfers, cut from shards and assembled again
+shard_io        pieces of transfers, cut from shards and assembled again;  host_pieces: where they lie
 code_blobs      code by the hash of its contents
 stablehlo_code  code that is raw StableHLO, and what hosts say of it
 """
@@ -9,5 +9,6 @@ from __future__ import annotations
 
 from . import shard_io, stablehlo_code
 from .code_blobs import LATELY, LIMIT, Blobs, InUse, hash_of
+from .host_pieces import HostPieces, local_shards
 from .shard_io import Array, ArraySink, ArraySource, ContentsMismatch, Overflow, ShardSource, Sink
 from .stablehlo_code import AboutError, CompiledAbout, PlatformAbout, PlatformDevice, StableHLOCode

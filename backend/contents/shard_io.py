@@ -13,20 +13,21 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from core.model import Hosts, Index, Layout, Piece, Shards, receives, sends, virtual_index
+from core.model import Index, Layout, Shards
 from core.protocol import Chunk
 from core.protocol import effects as e
 from core.transfer import ALL
 
+from .host_pieces import Box, HostPieces, Spot
+
 Array = np.ndarray[Any, Any]
 Shelf = Mapping[Index, Array]  # shards of one layout
-Box = tuple[Any, ...]  # slices, and an Ellipsis behind them, so that indexing always gives a view
 SMALL = 64 << 10  # bytes that are copied sooner than another thread wakes up
 ALIGN = 64  # bytes: devices can take over memory with this alignment without a copy
 
@@ -95,48 +96,44 @@ def cut(layout: Layout, array: Array) -> dict[Index, Array]:
     return {index: array[box_of(shards, index)] for index in product(*map(range, shards.parts))}
 
 
-def local_shards(layout: Layout, devices: Iterable[int]) -> dict[Index, list[int]]:
-    """The distinct shards on these devices, and the devices that have each."""
-    shards, found = Shards(layout), dict[Index, list[int]]()
-    for device in devices:
-        virtual = virtual_index(layout.place, device)
-        if virtual >= 0:
-            found.setdefault(shards.shard_of(virtual), []).append(device)
-    return found
-
-
 # --- sending ----------------------------------------------------------------------------------------------------
 
 
 class ShardSource:
-    """The contents of one host's OpenSend. `fetch` returns the shards that the host has; it is called once, in the
-    first thread that needs them. `sparse`: whether the pieces are those that were counted (see `pjrt.rows`)."""
+    """The contents of one host's OpenSend. `fetch` returns the shards that the host has of one of its buffers; it is
+    called once a buffer, in the first thread that needs them. `sparse`: whether the pieces are those that were counted
+    (see `pjrt.rows`)."""
 
     def __init__(
-        self, send: e.OpenSend, me: int, hosts: Hosts, fetch: Callable[[], Shelf], *, sparse: bool = False
+        self, send: e.OpenSend, pieces: HostPieces, fetch: Callable[[int], Shelf], *, sparse: bool = False
     ) -> None:
-        if send.source is None:
+        if not send.sources:
             raise ContentsMismatch(
-                f"transfer {send.transfer} is to be sent, but the layout of buffer {send.buffer} is not known"
+                f"transfer {send.transfer} is to be sent, but the layout of buffer {send.buffers[0]} is not known"
             )
-        self.layout, self._target, self.sparse = send.source, send.target, sparse
-        self.buffer = send.buffer
-        self._transfer, self._me, self._hosts = send.transfer, me, hosts
+        self._send, self._host, self.sparse = send, pieces, sparse
+        self._shards = pieces.shards(send.sources[0])
         self._sizes = {piece: nbytes for _, piece, nbytes in send.pieces}
-        self._shards = Shards(send.source)
-        self._fetch, self._shelf = fetch, dict[Index, Array]()
-        self._fetched = False
-        self._plan: dict[int, Piece] = {}
+        self._fetch, self._shelves = fetch, dict[int, Shelf]()  # by buffer
         self._pieces: dict[int, memoryview] = {}  # pieces that are partly sent
         self._lock = threading.Lock()
 
-    def at_hand(self, chunk: Chunk, there: Callable[[], bool]) -> bool:
-        """Whether `bytes_of` neither waits nor copies much. `there`: whether the shards can be had without a wait."""
+    def at_hand(self, chunk: Chunk, there: Callable[[int], bool]) -> bool:
+        """Whether `bytes_of` neither waits nor copies much. `there`: whether a buffer's shards can be had without a
+        wait."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            small = self._sizes.get(chunk.piece, 0) <= SMALL
-            return chunk.piece in self._pieces or (small and (self._fetched or there()))
+            if chunk.piece in self._pieces:
+                return True
+            size = self._sizes.get(chunk.piece)
+            spot = None if size is None or self.sparse else self._spot(chunk.piece)
+            if size is None or spot is None:
+                return size is not None and size <= SMALL and there(self._send.buffers[0])
+            buffer = self._send.buffers[spot.array]
+            if buffer not in self._shelves and not there(buffer):
+                return False
+            return size <= SMALL or self._part(spot).flags.c_contiguous
         finally:
             self._lock.release()
 
@@ -145,7 +142,7 @@ class ShardSource:
         size = self._sizes.get(chunk.piece)
         if size is None or chunk.offset < 0 or chunk.nbytes < 0 or chunk.offset + chunk.nbytes > size:
             raise ContentsMismatch(
-                f"{chunk} is not part of transfer {self._transfer}, which sends {size} bytes of that piece"
+                f"{chunk} is not part of transfer {self._send.transfer}, which sends {size} bytes of that piece"
             )
         end = chunk.offset + chunk.nbytes
         with self._lock:
@@ -153,40 +150,41 @@ class ShardSource:
             if piece is None:
                 piece = self._pieces[chunk.piece] = self._cut(chunk.piece)
                 if len(piece) != size:
-                    raise ContentsMismatch(f"piece {chunk.piece} of transfer {self._transfer} has {len(piece)} bytes, "
-                                 f"and {size} were announced")  # fmt: skip
+                    raise ContentsMismatch(f"piece {chunk.piece} of transfer {self._send.transfer} has {len(piece)} "
+                                           f"bytes, and {size} were announced")  # fmt: skip
             if end == size:
                 del self._pieces[chunk.piece]
         return piece[chunk.offset : end]
 
-    def _cut(self, number: int) -> memoryview:
-        if not self._fetched:
-            self._shelf, self._fetched = dict(self._fetch()), True
-            if self._target is not None and not self.sparse:
-                planned = sends(self.layout, self._target, self._me, self._hosts)
-                self._plan = {piece.number: piece for piece in planned}
-        if self.sparse:
-            assert self._target is not None
-            return _rows_of(self._shelf, self._shards, Shards(self._target), number)
-        if self._target is None:
-            return raw_bytes(self._shard(index_of(self._shards, number)))
-        piece = self._plan.get(number)
-        if piece is None:
-            raise ContentsMismatch(f"transfer {self._transfer} has no piece {number}, unless it is a sparse exchange")
-        index = self._shards.shard_of(piece.source)
-        return raw_bytes(self._shard(index)[_within(self._shards, index, piece)])
+    def _spot(self, number: int) -> Spot | None:
+        if self._send.targets:
+            return self._host.sent(self._send.sources, self._send.targets).get(number)
+        return Spot(0, index_of(self._shards, number), (...,))
 
-    def _shard(self, index: Index) -> Array:
-        found = self._shelf.get(index)
-        if found is None:
-            raise ContentsMismatch(f"transfer {self._transfer} sends shard {index}, which is not on host {self._me}")
+    def _cut(self, number: int) -> memoryview:
+        if self.sparse:
+            return _rows_of(self._shelf(0), self._shards, Shards(self._send.targets[0]), number)
+        spot = self._spot(number)
+        if spot is None:
+            raise ContentsMismatch(
+                f"transfer {self._send.transfer} has no piece {number}, unless it is a sparse exchange"
+            )
+        return raw_bytes(self._part(spot))
+
+    def _part(self, spot: Spot) -> Array:
+        shard = self._shelf(spot.array).get(spot.shard)
+        if shard is None:
+            text = f"transfer {self._send.transfer} sends shard {spot.shard}, which is not on host {self._host.me}"
+            raise ContentsMismatch(text)
+        found: Array = shard[spot.box]
         return found
 
-
-def _within(shards: Shards, index: Index, piece: Piece) -> Box:
-    """Where the piece lies in this shard."""
-    lows = (start - part * size for start, part, size in zip(piece.start, index, shards.size, strict=True))
-    return *(slice(low, low + size) for low, size in zip(lows, piece.shape, strict=True)), ...
+    def _shelf(self, array: int) -> Shelf:
+        buffer = self._send.buffers[array]
+        found = self._shelves.get(buffer)
+        if found is None:
+            found = self._shelves[buffer] = dict(self._fetch(buffer))
+        return found
 
 
 def _rows_of(shelf: Shelf, source: Shards, target: Shards, number: int) -> memoryview:
@@ -240,36 +238,27 @@ class _Incoming:
 class Sink:
     """Takes the contents of one host's OpenRecv. A filled shard is never written to again: it may be kept."""
 
-    def __init__(self, recv: e.OpenRecv, me: int, hosts: Hosts) -> None:
-        if recv.target is None:
+    def __init__(self, recv: e.OpenRecv, pieces: HostPieces) -> None:
+        if not recv.targets:
             raise ContentsMismatch(
-                f"transfer {recv.transfer} comes, but the layout of buffer {recv.buffer} is not known"
+                f"transfer {recv.transfer} comes, but the layout of buffer {recv.buffers[0]} is not known"
             )
-        self.layout, self.sparse = recv.target, recv.sparse
+        self.buffers, self.layouts, self.sparse = recv.buffers, recv.targets, recv.sparse
         self._transfer = recv.transfer
-        self._shards = Shards(recv.target)
-        here = local_shards(recv.target, hosts.devices_of(me))
-        self._shelf = {} if recv.sparse else {index: self._room() for index in here}
-        self._here = tuple(here)
+        self._shards = pieces.shards(recv.targets[0])
+        self._here = pieces.here(recv.targets[0])
         self._pieces: dict[tuple[int, int], _Incoming] = {}  # by (sender, piece)
         self._rows: dict[int, bytearray] = {}  # of a sparse exchange, by piece
         if recv.sparse:
             return
-        planned = {}
-        if recv.source is not None:
-            planned = {(each.sender, each.number): each for each in receives(recv.source, recv.target, me, hosts)}
+        self._shelves = [
+            {index: empty(pieces.shards(layout).size, layout.dtype) for index in pieces.here(layout)}
+            for layout in recv.targets
+        ]
+        planned = pieces.received(recv.sources, recv.targets) if recv.sources else {}
         for sender, number, nbytes in recv.pieces:
-            if recv.source is None:
-                index = index_of(self._shards, number)
-                box: Box = (...,)
-            else:
-                piece = planned[sender, number]
-                index = self._shards.shard_of(piece.targets[0])
-                box = _within(self._shards, index, piece)
-            self._pieces[sender, number] = _Incoming(self._shelf[index], box, nbytes)
-
-    def _room(self) -> Array:
-        return empty(self._shards.size, self.layout.dtype)
+            spot = planned[sender, number] if recv.sources else Spot(0, index_of(self._shards, number), (...,))
+            self._pieces[sender, number] = _Incoming(self._shelves[spot.array][spot.shard], spot.box, nbytes)
 
     def room(self, chunk: Chunk) -> memoryview | None:
         """Where the contents of a chunk may be received, before `fill` is called with them."""
@@ -307,18 +296,18 @@ class Sink:
         """Bytes that are still to come, as far as is known."""
         return sum(piece.nbytes - piece.came for piece in self._pieces.values())
 
-    def shards(self) -> dict[Index, Array]:
-        """This host's distinct shards, when all has come. Raises Overflow if too many rows came."""
+    def shards(self) -> list[dict[Index, Array]]:
+        """This host's distinct shards of each buffer, when all has come. Raises Overflow if too many rows came."""
         if self.missing:
             raise ContentsMismatch(f"transfer {self._transfer} ended, but {self.missing} bytes are missing")
         if not self.sparse:
-            return self._shelf
-        return {index: self._gather(index) for index in self._here}
+            return self._shelves
+        return [{index: self._gather(index) for index in self._here}]
 
     def _gather(self, index: Index) -> Array:
         """The rows that came for this shard, in the order of their sources."""
         me, targets = self._shards.ordinal(index), max(1, self._shards.count)
-        made = self._room()
+        made = empty(self._shards.size, self.layouts[0].dtype)
         made[...] = 0
         made[:, 1] = -1
         numbers = sorted(number for number in self._rows if number % targets == me)

@@ -74,7 +74,7 @@ class ContentTransfers:
         pieces = self._pieces_of(layout, getting=False)
         self._drop_puts((wanted.buffer,), p.Blame("restart", "it is put again"), now)
         self._puts[wanted.transfer] = wanted.buffer
-        opening = p.OpenSend(wanted.transfer, wanted.buffer, pieces, None, (), layout)
+        opening = p.OpenSend(wanted.transfer, (wanted.buffer,), pieces, None, (), (layout,))
         self._out.append(opening)
         self._tell(opening, now)
 
@@ -108,7 +108,7 @@ class ContentTransfers:
         transfer = coming.transfer
         if coming.early:
             self._early[transfer] = None
-        opening = p.OpenRecv(transfer, transfer, coming.request, pieces, False, (), None, layout)
+        opening = p.OpenRecv(transfer, transfer, (coming.request,), pieces, False, (), (), (layout,))
         self._out.append(opening)
         self._tell(opening, now)
 

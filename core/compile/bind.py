@@ -1,14 +1,14 @@
 """First pass: slices become places, values become layouts, references become slots. It inserts no moves yet, except for
 nodes that are moves. A Reshard is one also where both layouts are on the same devices: the next pass makes it a gang.
 
-`validate` has refused shapes that do not divide by their mesh, so all shards of an array have the same shape. An
-exchange or Reshard whose output is never read is left out: it has no effect, and no device's order says when to free
-its memory.
+`validate` has refused shapes that do not divide by their mesh, so all shards of an array have the same shape. What an
+exchange or Reshard makes and nothing ever reads is left out: it has no effect, and no device's order says when to free
+its memory. Arrays of a Reshard that come from the same devices are one move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..model import (
     Arg,
@@ -77,7 +77,7 @@ class _DraftBuilder:
         self.layouts: dict[Value, Layout] = {}
         self.slots: list[Slot] = []
         self.steps: list[Step] = []
-        self._made: list[tuple[int, ...]] = []  # slots, by node
+        self._made: list[Mapping[int, int]] = []  # slots by output, by node
         self._bytes: dict[Layout, int] = {}
         self._read = _read_moves(program)
 
@@ -94,7 +94,7 @@ class _DraftBuilder:
         for value in node.expects:
             self._layout(value)
         outputs = tuple(self.slot(self._layout(value)) for value in node.outputs)
-        self._made.append(outputs)
+        self._made.append(dict(enumerate(outputs)))
         self.steps.append(
             Gang(
                 node.name,
@@ -112,12 +112,15 @@ class _DraftBuilder:
         )
 
     def move(self, index: int, node: Exchange | Reshard) -> None:
-        if index not in self._read:
-            self._made.append(())
-            return
-        target = self.slot(self._layout(node.output))
-        self._made.append((target,))
-        self.steps.append(Move(node.name, self.find(node.input), target, isinstance(node, Exchange), index))
+        made: dict[int, int] = {}
+        together: dict[Place, list[tuple[int, int]]] = {}  # sources and targets by where the sources are
+        for at in self._read[index]:
+            source, made[at] = self.find(node.inputs[at]), self.slot(self._layout(node.outputs[at]))
+            together.setdefault(self.slots[source].layout.place, []).append((source, made[at]))
+        self._made.append(made)
+        for each in together.values():
+            sources, targets = zip(*each, strict=True)
+            self.steps.append(Move(node.name, sources, targets, isinstance(node, Exchange), index))
 
     def find(self, ref: Ref) -> int:
         return ref.index if isinstance(ref, Arg) else self._made[ref.node][ref.output]
@@ -129,13 +132,15 @@ class _DraftBuilder:
         return found
 
 
-def _read_moves(program: Program) -> set[int]:
-    """Return the exchanges and Reshards whose output reaches a node or a result."""
-    read = {ref.node for ref in program.results if isinstance(ref, Out)}
+def _read_moves(program: Program) -> dict[int, tuple[int, ...]]:
+    """Return, of each exchange and Reshard, the outputs that reach a node or a result."""
+    read = {ref for ref in program.results if isinstance(ref, Out)}
+    found: dict[int, tuple[int, ...]] = {}
     for index in reversed(range(len(program.nodes))):
         node = program.nodes[index]
         if isinstance(node, Node):
-            read.update(ref.node for ref in node.inputs if isinstance(ref, Out))
-        elif index in read and isinstance(node.input, Out):
-            read.add(node.input.node)
-    return read
+            read.update(ref for ref in node.inputs if isinstance(ref, Out))
+        else:
+            found[index] = tuple(at for at in range(len(node.inputs)) if Out(index, at) in read)
+            read.update(ref for at in found[index] if isinstance(ref := node.inputs[at], Out))
+    return found

@@ -25,7 +25,7 @@ def cut(plan: Plan, island: int) -> Plan:
     codes: set[int] = set()
     for step in steps:
         if isinstance(step, Move):
-            slots |= {step.source, step.target}
+            slots.update(step.sources, step.targets)
         elif step is not BLANK_STEP:
             slots.update(step.inputs, step.outputs)
             codes.add(step.computation)
@@ -43,4 +43,4 @@ def cut(plan: Plan, island: int) -> Plan:
 def _concerns(plan: Plan, step: Gang | Move, island: int) -> bool:
     if isinstance(step, Gang):
         return step.place.island == island
-    return island in (plan.slots[step.source].layout.place.island, plan.slots[step.target].layout.place.island)
+    return island in [plan.slots[end].layout.place.island for end in (step.sources[0], step.targets[0])]

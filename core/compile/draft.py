@@ -26,11 +26,11 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def reads(step: Step) -> tuple[int, ...]:
-    return step.inputs if isinstance(step, Gang) else (step.source,)
+    return step.inputs if isinstance(step, Gang) else step.sources
 
 
 def makes(step: Step) -> tuple[int, ...]:
-    return step.outputs if isinstance(step, Gang) else (step.target,)
+    return step.outputs if isinstance(step, Gang) else step.targets
 
 
 def readers(steps: Sequence[Step], slots: int) -> list[list[int]]:

@@ -2,8 +2,9 @@
 
 Each resharding is done once, even if several gangs read its result.
 
-- To other devices: a `Move`, placed right after the gang that makes its source (before all gangs, for an argument),
-  so that the transfer runs while later gangs compute. Exchanges and Reshards are placed in the same way.
+- To other devices: a `Move`, placed right after the gang that makes its sources (before all gangs, for arguments),
+  so that the transfer runs while later gangs compute. Exchanges and Reshards are placed in the same way. What one gang
+  reads, and comes from the same devices at the same time, is one move.
 - To another sharding on the same devices: a gang of its own, placed directly before its first reader. An earlier
   place would not let it overlap with other work, since devices run one gang at a time. It would delay the gangs
   between, whose outputs other slices may wait for, and it would keep two copies of the array for longer. A Reshard
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..model import Code, Gang, Layout, Move, Node, Slot, canonical, is_local, shard_bytes
+from ..model import Code, Gang, Layout, Move, Node, Place, Slot, canonical, is_local, shard_bytes
 from .draft import Draft, Step
 
 # A rough estimate of the time of a resharding gang, for policies and watchdogs. Drivers measure or model it.
@@ -46,45 +47,58 @@ class _MoveBuilder:
         # By step of the draft:
         self.gangs: dict[int, list[Step]] = {}  # the reshardings for a gang, then the gang
         self.moves_after: dict[int, list[Step]] = {-1: []}  # the moves of its outputs; -1: of arguments
-        self._moves_of = [-1] * len(draft.slots)  # by slot: its moves are in `moves_after` of this step
+        self._moves_of: dict[int, int] = {}  # by slot: its moves are in `moves_after` of this step; of an argument, -1
         self._resharded: dict[tuple[int, Layout], int] = {}  # (slot, layout in canonical form) -> slot
         self._reshard_codes: dict[str, int] = {}  # key -> code
 
     def stays(self, move: Move) -> bool:
-        return self.slots[move.source].layout.place == self.slots[move.target].layout.place
+        return self.slots[move.sources[0]].layout.place == self.slots[move.targets[0]].layout.place
 
     def reshard(self, index: int, move: Move) -> None:
-        """A node that is a resharding on the devices that the array is on."""
-        self.gangs[index] = [self._resharding(move.name, move.source, move.target, move.node)]
-        self._moves_of[move.target] = index
-        self._is_made(move)
+        """A node that is a resharding on the devices that the arrays are on."""
+        self.gangs[index] = [self._resharding(move.name, move.sources, move.targets, move.node)]
+        self._moves_of.update(dict.fromkeys(move.targets, index))
+        self._are_made(move)
 
-    def _is_made(self, move: Move) -> None:
-        """Gangs that read the array may want it as it is then."""
-        self._resharded.setdefault((move.source, canonical(self.slots[move.target].layout)), move.target)
+    def _are_made(self, move: Move) -> None:
+        """Gangs that read the arrays may want them as they are then."""
+        for source, target in zip(move.sources, move.targets, strict=True):
+            self._resharded.setdefault((source, canonical(self.slots[target].layout)), target)
 
     def move(self, move: Move) -> None:
         if not move.sparse:
-            self._is_made(move)
-        after = self._moves_of[move.target] = self._moves_of[move.source]
+            self._are_made(move)
+        after = max(self._moves_of.get(source, -1) for source in move.sources)
+        self._moves_of.update(dict.fromkeys(move.targets, after))
         self.moves_after.setdefault(after, []).append(move)
 
     def gang(self, index: int, gang: Gang) -> None:
         node = self.program.nodes[gang.node]
         assert isinstance(node, Node)
         self.gangs[index] = []
+        together: dict[tuple[int, Place], list[tuple[int, int]]] = {}  # moves for this gang, by whence and when
         inputs = tuple(
-            self._input(index, gang, slot, self.layouts[value])
+            self._input(index, gang, slot, self.layouts[value], together)
             for slot, value in zip(gang.inputs, node.expects, strict=True)
         )
-        for slot in gang.outputs:
-            self._moves_of[slot] = index
+        for (after, _), each in together.items():
+            sources, targets = zip(*each, strict=True)
+            move = Move(f"move to {gang.name}", sources, targets, False, gang.node)
+            self.moves_after.setdefault(after, []).append(move)
+        self._moves_of.update(dict.fromkeys(gang.outputs, index))
         donated = tuple(inputs[number] for number in node.donate)
         if inputs != gang.inputs or donated:
             gang = msgspec.structs.replace(gang, inputs=inputs, donated=donated)
         self.gangs[index].append(gang)
 
-    def _input(self, index: int, gang: Gang, slot: int, wanted: Layout) -> int:
+    def _input(
+        self,
+        index: int,
+        gang: Gang,
+        slot: int,
+        wanted: Layout,
+        together: dict[tuple[int, Place], list[tuple[int, int]]],
+    ) -> int:
         """Return the slot from which the gang reads this input: its own, or one that a resharding makes."""
         has = self.slots[slot].layout
         if has == wanted or (has.place == wanted.place and canonical(has) == canonical(wanted)):
@@ -95,32 +109,35 @@ class _MoveBuilder:
             found = self._resharded[key] = len(self.slots)
             self.slots.append(Slot(wanted, shard_bytes(wanted), -1))
             if has.place == wanted.place:
-                self.gangs[index].append(self._resharding(f"reshard for {gang.name}", slot, found))
+                self.gangs[index].append(self._resharding(f"reshard for {gang.name}", (slot,), (found,)))
             else:
-                move = Move(f"move to {gang.name}", slot, found, False, gang.node)
-                self.moves_after.setdefault(self._moves_of[slot], []).append(move)
+                whence = self._moves_of.get(slot, -1), has.place
+                together.setdefault(whence, []).append((slot, found))
         return found
 
-    def _resharding(self, name: str, source: int, target: int, node: int = -1) -> Gang:
-        has, wanted = self.slots[source], self.slots[target]
-        local = is_local(has.layout, wanted.layout)
-        largest = max(has.nbytes, wanted.nbytes)
+    def _resharding(self, name: str, sources: tuple[int, ...], targets: tuple[int, ...], node: int = -1) -> Gang:
+        ends = [(self.slots[has], self.slots[wanted]) for has, wanted in zip(sources, targets, strict=True)]
+        largest = [max(has.nbytes, wanted.nbytes) for has, wanted in ends]
+        local = [is_local(has.layout, wanted.layout) for has, wanted in ends]
         return Gang(
             name=name,
-            computation=self._code(has.layout, wanted.layout),
-            place=wanted.layout.place,
-            inputs=(source,),
-            outputs=(target,),
+            computation=self._code([(has.layout, wanted.layout) for has, wanted in ends]),
+            place=ends[0][1].layout.place,
+            inputs=sources,
+            outputs=targets,
             donated=(),
-            cost=RESHARD_OVERHEAD + largest // RESHARD_BYTES,
-            temp=0 if local else largest,  # the buffer in which it packs data for other devices
-            collective=not local,
+            cost=RESHARD_OVERHEAD + sum(largest) // RESHARD_BYTES,
+            # the buffers in which it packs data for other devices
+            temp=sum(nbytes for nbytes, stays in zip(largest, local, strict=True) if not stays),
+            collective=not all(local),
             irregular=False,
             node=node,
         )
 
-    def _code(self, has: Layout, wanted: Layout) -> int:
-        key = f"reshard:{has.dtype}{list(has.shape)}:{_text(has)}->{_text(wanted)}"
+    def _code(self, ends: list[tuple[Layout, Layout]]) -> int:
+        key = "reshard:" + " ".join(
+            f"{has.dtype}{list(has.shape)}:{_text(has)}->{_text(wanted)}" for has, wanted in ends
+        )
         found = self._reshard_codes.get(key)
         if found is None:
             found = self._reshard_codes[key] = len(self.codes)

@@ -24,7 +24,8 @@ def number(draft: Draft) -> Draft:
 def _renamed(step: Step, new: dict[int, int]) -> Step:
     replace = msgspec.structs.replace
     if not isinstance(step, Gang):
-        return replace(step, source=new[step.source], target=new[step.target])
+        sources, targets = (tuple(new[slot] for slot in ends) for ends in (step.sources, step.targets))
+        return replace(step, sources=sources, targets=targets)
     return replace(
         step,
         inputs=tuple(new[slot] for slot in step.inputs),

@@ -32,8 +32,8 @@ def order(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
             before.update([moved.pop(slot) for slot in dict.fromkeys(step.inputs) if slot in moved])
             latest.update(dict.fromkeys(here, index))
         else:
-            before = {maker[step.source]} if step.source in maker else set()
-            moved[step.target] = index
+            before = {maker[source] for source in step.sources if source in maker}
+            moved.update(dict.fromkeys(step.targets, index))
         maker.update(dict.fromkeys(makes(step), index))
         after.append(reach.add(index, before))
     return tuple(after)

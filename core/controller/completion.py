@@ -66,7 +66,7 @@ class Completion(ControllerModule):
         if not entry.uncounted:
             move = entry.run.plan.steps[entry.step]
             assert isinstance(move, Move)  # only sends are counted
-            target = entry.run.plan.slots[move.target].layout.place.island
+            target = entry.run.plan.slots[move.targets[0]].layout.place.island
             counts = tuple(sorted(entry.counts.items()))
             hosts = entry.run.rows.hosts[entry.step]
             self._outbox.step(target, ExpectStep(entry.transfer, counts), hosts)
@@ -179,7 +179,8 @@ class Completion(ControllerModule):
         if entry.kind == "send":
             move = rows.plan.steps[entry.step]
             assert isinstance(move, Move)
-            self._reader_over(run, move.source)
+            for slot in dict.fromkeys(move.sources):
+                self._reader_over(run, slot)
         else:
             self._ripen(run, rows, entry.step)
             for _, buffer, _ in run.made_results.get(entry.step, ()):

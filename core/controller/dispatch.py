@@ -191,21 +191,22 @@ class Dispatch(ControllerModule):
         state, rows = self._state, run.rows
         move = rows.plan.steps[index]
         assert isinstance(move, Move)
-        source, target = rows.plan.slots[move.source], rows.plan.slots[move.target]
-        sender, receiver = source.layout.place, target.layout.place
-        from_hosts, to_hosts = rows.slot_hosts[move.source], rows.hosts[index]
+        first, targets = move.sources[0], [rows.plan.slots[slot] for slot in move.targets]
+        sender, receiver = rows.plan.slots[first].layout.place, targets[0].layout.place
+        from_hosts, to_hosts = rows.slot_hosts[first], rows.hosts[index]
+        nbytes = sum([target.nbytes for target in targets])
         sent = state.next_seq
         received = sent + 1
         state.next_seq = received + 1
         self._compilation.announce(run)
         self._outbox.step(sender.island, SendStep(sent, run.id, index, from_hosts, sent), from_hosts)
-        cost = target.nbytes * state.config.bounds.byte
+        cost = nbytes * state.config.bounds.byte
         entry = InFlight(
             sent, "send", sender.island, from_hosts, from_hosts, from_hosts, now, now, run, index,
             transfer=sent, cost=cost, uncounted=from_hosts,
         )  # fmt: skip
         self._in_flight.add(entry, now)
-        after = self._ledger.after(rows.keys[index], target.nbytes)
+        after = self._ledger.after(rows.keys[index], nbytes)
         self._ledger.entered(run.id, index, received)
         self._outbox.step(receiver.island, RecvStep(received, run.id, index, to_hosts, sent, after), to_hosts)
         entry = InFlight(
@@ -213,8 +214,8 @@ class Dispatch(ControllerModule):
             transfer=sent, cost=cost,
         )  # fmt: skip
         if self._tracing is not None:
-            keys = (rows.slot_keys[move.source], rows.keys[index])
-            self._tracing.moved(entry, run, keys, (sender, receiver), target)
+            keys = (rows.slot_keys[first], rows.keys[index])
+            self._tracing.moved(entry, run, keys, (sender, receiver), nbytes)
         self._in_flight.add(entry, now)
         run.entered[index] = True
         run.open_steps += 2

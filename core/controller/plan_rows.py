@@ -79,7 +79,9 @@ class PlanView(msgspec.Struct, frozen=True):
 class PlanRows:
     def __init__(self, plan: Plan, atoms: Atoms, hosts_of: Callable[[Place], Spans]) -> None:
         self.plan = plan
-        places = [step.place if isinstance(step, Gang) else plan.slots[step.target].layout.place for step in plan.steps]
+        places = [
+            step.place if isinstance(step, Gang) else plan.slots[step.targets[0]].layout.place for step in plan.steps
+        ]
         every = [*places, *(slot.layout.place for slot in plan.slots)]
         # equal sets of hosts are one object, so that they are quickly told to be equal
         same: dict[Spans, Spans] = {}
@@ -190,7 +192,7 @@ class PlanRows:
         for index, step in enumerate(plan.steps):
             for before in plan.after[index]:
                 followers[before].append(index)
-            slots = step.inputs if isinstance(step, Gang) else (step.source,)
+            slots = step.inputs if isinstance(step, Gang) else step.sources
             makers.append(tuple(dict.fromkeys(plan.slots[s].maker for s in slots if plan.slots[s].maker >= 0)))
             arguments.append(tuple(dict.fromkeys(plan.slots[s].arg for s in slots if plan.slots[s].arg >= 0)))
             for maker in makers[-1]:
@@ -219,7 +221,7 @@ class PlanRows:
             maker = self.plan.slots[number].maker
             step = self.plan.steps[maker] if maker >= 0 else None
             if isinstance(step, Move):
-                source = self.plan.slots[step.source]
+                source = self.plan.slots[step.sources[step.targets.index(number)]]
                 if source.maker >= 0 and source.layout.place.island != gang.place.island:
                     found.append(source.maker)
         return found

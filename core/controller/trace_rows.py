@@ -8,7 +8,7 @@ controller merely heard of are flagged as worked out.
 from __future__ import annotations
 
 from ..memory import Ledger
-from ..model import Atoms, Gang, Layout, Place, Slot, Spans, Value, device_spans, shard_bytes
+from ..model import Atoms, Gang, Layout, Place, Spans, Value, device_spans, shard_bytes
 from ..record import ENDED, FAILED, Trace
 from .records import ClientRecord, InFlight, RunRecord
 from .state import ControllerModule, State
@@ -38,12 +38,13 @@ class Tracing(ControllerModule):
             self.trace.gang(entry.seq, run.id, step.name, entry.island, key, ready=ready, entered=entry.entered)
 
     def moved(
-        self, entry: InFlight, run: RunRecord, keys: tuple[int, int], places: tuple[Place, Place], target: Slot
+        self, entry: InFlight, run: RunRecord, keys: tuple[int, int], places: tuple[Place, Place], each: int
     ) -> None:
-        """`keys`: of the places it goes from and to. A transfer's row goes by the number of its sending half."""
+        """`keys`: of the places it goes from and to; `each`: bytes for each device. A transfer's row goes by the number
+        of its sending half."""
         for key, place in zip(keys, places, strict=True):
             self._place(key, place)
-        name, nbytes = run.plan.steps[entry.step].name, target.nbytes * target.layout.place.size
+        name, nbytes = run.plan.steps[entry.step].name, each * places[1].size
         self.trace.transfer(entry.transfer, run.id, name, *keys, nbytes=nbytes, entered=entry.entered)
 
     def with_client(self, entry: InFlight, session: ClientRecord, layout: Layout, one_shard: bool = False) -> None:

@@ -9,6 +9,8 @@ Neighbours: `executor` brings steps and answers; `local_buffers` has the sources
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+
 import msgspec
 
 from .. import protocol as p
@@ -31,23 +33,30 @@ class Moves(msgspec.Struct, eq=False):
     # --- sends --------------------------------------------------------------------------------------------
 
     def send(self, step: p.SendStep, run: HostRun, move: Move) -> None:
-        state, plan, ident = self._state, run.plan, run.ids[move.source]
-        buffer = state.buffers.alone(ident)
-        if buffer is None:
+        state, plan = self._state, run.plan
+        here = {slot: state.buffers.alone(run.ids[slot]) for slot in move.sources}
+        found = {slot: buffer for slot, buffer in here.items() if buffer is not None}
+        if len(found) < len(here):
+            missing = next(slot for slot in here if slot not in found)
             text = f"move {move.name!r} of run {run.id} reads a buffer that is not on this host"
-            self.undoable(step.seq, text, ident)
+            self.undoable(step.seq, text, run.ids[missing])
+            self._let_go(run, found, ())
             return
-        half = self._new("send", step.seq, step.transfer, buffer)
+        half = self._new("send", step.seq, step.transfer, *[found[slot] for slot in move.sources])
         half.program, half.node, half.sparse = plan.plan.program, move.name, move.sparse
-        half.source, half.target = source, target = plan.layout(move.source), plan.layout(move.target)
+        half.sources, half.targets = plan.layouts(move.sources), plan.layouts(move.targets)
         if not move.sparse:
-            here = step.step, state.host
-            if here not in plan.sends:
-                plan.sends[here] = sends_by_host(source, target, state.host, self._hosts)
-            half.pieces = plan.sends[here]
-        self._start_send(half, buffer)
-        if run.last_read(move.source):
-            self._buffers.retire(buffer, state.order if half.empty else ())
+            key = step.step, state.host
+            if key not in plan.sends:
+                plan.sends[key] = sends_by_host(half.sources, half.targets, state.host, self._hosts)
+            half.pieces = plan.sends[key]
+        self._start_send(half, found.values())
+        self._let_go(run, found, state.order if half.empty else ())
+
+    def _let_go(self, run: HostRun, read: Mapping[int, LocalBuffer], causes: Causes) -> None:
+        for slot, buffer in read.items():
+            if run.last_read(slot):
+                self._buffers.retire(buffer, causes)
 
     def send_whole(self, step: p.SendStep) -> None:
         """A Get: straight to the client."""
@@ -57,11 +66,11 @@ class Moves(msgspec.Struct, eq=False):
             self.undoable(step.seq, text, step.step)
             return
         half = self._new("send", step.seq, step.transfer, buffer)
-        half.source, half.shard = buffer.layout, step.shard
+        half.sources, half.shard = (buffer.layout,), step.shard
         # Only one host has the shard. It may be any of those for which this executor stands.
         sender = self._state.host if step.shard == ALL else step.hosts[0][0]
         half.pieces = self._pieces_for(step.client, buffer.layout, sender, step.shard)
-        self._start_send(half, buffer)
+        self._start_send(half, (buffer,))
 
     def _pieces_for(self, client: int, layout: Layout, host: int, shard: int) -> tuple[Piece, ...]:
         key = layout, client, host, shard
@@ -72,44 +81,41 @@ class Moves(msgspec.Struct, eq=False):
             found = self._got[key] = to_client(layout, client, host, self._hosts, shard)
         return found
 
-    def _start_send(self, half: HostMove, buffer: LocalBuffer) -> None:
+    def _start_send(self, half: HostMove, buffers: Collection[LocalBuffer]) -> None:
         order = self._state.order
         half.empty = not half.pieces and not half.sparse
         if half.empty:
             half.state = "over"
             self._done(half, None, order)
             return
-        half.waited = self._buffers.here(buffer)
         sent: p.Cause = ("sent", half.key)
-        buffer.uses += ((half.seq, sent),)
+        for buffer in buffers:
+            half.waited += tuple([cause for cause in self._buffers.here(buffer) if cause not in half.waited])
+            buffer.uses += ((half.seq, sent),)
         self._causes.expect(sent)
         self._causes.expect(("sending", half.key))
         self._causes.when((*order, *half.waited), self._open_send, half)
 
     def _open_send(self, half: HostMove, causes: Causes) -> None:
-        buffer = half.buffer
-        assert buffer is not None
+        blame = half.blame
         if not half.sparse:
-            self._open(half, buffer.final, causes)
-        elif buffer.final is not None:
-            self._spoil_sparse(half, buffer.final, causes)
+            self._open(half, blame, causes)
+        elif blame is not None:
+            self._spoil_sparse(half, blame, causes)
         else:
-            assert half.target is not None
+            ((buffer,), (target,)) = half.buffers, half.targets
             half.turn("count")
-            self._state.out.append(p.CountRows(half.key, buffer.id, half.target, causes, buffer.layout))
+            self._state.out.append(p.CountRows(half.key, buffer.id, target, causes, buffer.layout))
 
     def _spoil_sparse(self, half: HostMove, blame: p.Blame, causes: Causes) -> None:
         """Nobody knows which hosts would have got rows: all are told that there are none."""
-        assert half.target is not None
-        half.pieces = tuple([(host, 0, 0) for host in hosts_of(half.target.place, self._hosts)])
+        half.pieces = tuple([(host, 0, 0) for host in hosts_of(half.targets[0].place, self._hosts)])
         self._open(half, blame, causes)
 
     def _open(self, half: HostMove, blame: p.Blame | None, causes: Causes) -> None:
-        assert half.buffer is not None
         half.turn("open")
-        self._state.out.append(
-            p.OpenSend(half.key, half.buffer.id, half.pieces, blame, causes, half.source, half.target)
-        )
+        buffers = tuple([buffer.id for buffer in half.buffers])
+        self._state.out.append(p.OpenSend(half.key, buffers, half.pieces, blame, causes, half.sources, half.targets))
         self._causes.happen(("sending", half.key))
 
     def counted(self, event: p.RowsCounted) -> None:
@@ -119,8 +125,8 @@ class Moves(msgspec.Struct, eq=False):
         causes = (("count", event.transfer),)
         blame = own_blame(state, event.blame, half.program, half.node)
         if blame is not None:
-            assert half.buffer is not None
-            half.buffer.final = half.buffer.final or blame
+            (buffer,) = half.buffers
+            buffer.final = buffer.final or blame
             self._spoil_sparse(half, blame, causes)
             return
         half.pieces = event.pieces
@@ -134,8 +140,8 @@ class Moves(msgspec.Struct, eq=False):
 
     def sent(self, event: p.Sent) -> None:
         sent: p.Cause = ("sent", event.transfer)
-        half, buffer = self._ending(self._state.sends, event.transfer, "sent")
-        self._done(half, buffer.final, (sent,))
+        half = self._ending(self._state.sends, event.transfer, "sent")
+        self._done(half, half.blame, (sent,))
         self._causes.happen(sent)
 
     # --- literals -----------------------------------------------------------------------------------------
@@ -161,18 +167,19 @@ class Moves(msgspec.Struct, eq=False):
     # --- receives -----------------------------------------------------------------------------------------
 
     def receive(self, step: p.RecvStep, run: HostRun, move: Move) -> None:
-        plan, slot = run.plan, move.target
-        source, target = plan.layout(move.source), plan.layout(slot)
+        plan = run.plan
+        sources, targets = plan.layouts(move.sources), plan.layouts(move.targets)
         pieces: tuple[Piece, ...] = ()
         if not move.sparse:
             here = step.step, self._state.host
             if here not in plan.receives:
-                plan.receives[here] = receives_by_host(source, target, self._state.host, self._hosts)
+                plan.receives[here] = receives_by_host(sources, targets, self._state.host, self._hosts)
             pieces = plan.receives[here]
-        half, buffer = self._receive(step, run.ids[slot], source, target, pieces, move.sparse)
-        buffer.labels = run.labels.get(slot, ())
-        if plan.plan.slots[slot].last == step.step:  # nobody reads it
-            self._buffers.retire(buffer, (*self._state.order, *half.waited) if half.empty else ())
+        half = self._receive(step, [run.ids[slot] for slot in move.targets], sources, targets, pieces, move.sparse)
+        for slot, buffer in zip(move.targets, half.buffers, strict=True):
+            buffer.labels = run.labels.get(slot, ())
+            if plan.plan.slots[slot].last == step.step:  # nobody reads it
+                self._buffers.retire(buffer, (*self._state.order, *half.waited) if half.empty else ())
 
     def receive_whole(self, step: p.RecvStep) -> None:
         """A Put: straight from the client."""
@@ -180,27 +187,29 @@ class Moves(msgspec.Struct, eq=False):
             self.undoable(step.seq, f"client {step.client} puts buffer {step.step} without a layout")
             return
         pieces = from_client(step.layout, step.client, self._state.host, self._hosts)
-        _, buffer = self._receive(step, step.step, None, step.layout, pieces, False)
-        buffer.labels = ((step.client, step.name),)
+        half = self._receive(step, (step.step,), (), (step.layout,), pieces, False)
+        half.buffers[0].labels = ((step.client, step.name),)
 
     def _receive(
-        self, step: p.RecvStep, ident: int, source: Layout | None, target: Layout, pieces: tuple[Piece, ...],
-        sparse: bool,
-    ) -> tuple[HostMove, LocalBuffer]:  # fmt: skip
+        self, step: p.RecvStep, idents: Sequence[int], sources: tuple[Layout, ...], targets: tuple[Layout, ...],
+        pieces: tuple[Piece, ...], sparse: bool,
+    ) -> HostMove:  # fmt: skip
         state, waited = self._state, self.room(step.after)
         empty = not pieces and not sparse
         made: p.Cause | None = ("recv", step.transfer)
         if empty:
             made = waited[0] if waited else None
-        buffer = LocalBuffer(ident, target, made, step.seq, made is not None)
-        state.buffers[ident] = buffer
-        half = self._new("receive", step.seq, step.transfer, buffer)
-        half.source, half.pieces, half.sparse, half.empty, half.waited = source, pieces, sparse, empty, waited
+        ends = zip(idents, targets, strict=True)
+        buffers = [LocalBuffer(ident, target, made, step.seq, made is not None) for ident, target in ends]
+        for buffer in buffers:
+            state.buffers[buffer.id] = buffer
+        half = self._new("receive", step.seq, step.transfer, *buffers)
+        half.sources, half.pieces, half.sparse, half.empty, half.waited = sources, pieces, sparse, empty, waited
         if not empty:
             self._causes.expect(("recv", step.transfer))
         self._causes.when((*state.order, *waited), self._open_receive, half)
-        self._buffers.retire_lost((ident,))
-        return half, buffer
+        self._buffers.retire_lost(idents)
+        return half
 
     def room(self, after: int) -> Causes:
         """What the memory of something still waits for: all gangs and copies of this host up to `after`.
@@ -212,23 +221,23 @@ class Moves(msgspec.Struct, eq=False):
         return tuple([done for done in earlier if self._causes.live(done[1], done)])
 
     def _open_receive(self, half: HostMove, causes: Causes) -> None:
-        out, buffer = self._state.out, half.buffer
-        assert buffer is not None
-        assert buffer.layout is not None
+        out, targets = self._state.out, tuple([buffer.layout for buffer in half.buffers if buffer.layout is not None])
         half.turn("open")
-        out.append(p.MakeBuffer(buffer.id, buffer.layout, None, causes))
+        out += [
+            p.MakeBuffer(buffer.id, layout, None, causes) for buffer, layout in zip(half.buffers, targets, strict=True)
+        ]
         if half.empty:
             half.turn("end")
             self._done(half, None, causes)
         else:
-            out.append(
-                p.OpenRecv(half.key, half.seq, buffer.id, half.pieces, half.sparse, causes, half.source, buffer.layout)
-            )
+            buffers = tuple([buffer.id for buffer in half.buffers])
+            out.append(p.OpenRecv(half.key, half.seq, buffers, half.pieces, half.sparse, causes, half.sources, targets))
 
     def received(self, event: p.Received) -> None:
         received: p.Cause = ("recv", event.transfer)
-        half, buffer = self._ending(self._state.receives, event.transfer, "received")
-        buffer.spoil(event.blame)
+        half = self._ending(self._state.receives, event.transfer, "received")
+        for buffer in half.buffers:
+            buffer.spoil(event.blame)
         self._done(half, event.blame, (received,))
         self._causes.happen(received)
 
@@ -304,36 +313,34 @@ class Moves(msgspec.Struct, eq=False):
         return self._new(kind, seq, seq, buffer), done
 
     def _start_copy(self, copy: HostMove, causes: Causes) -> None:
-        assert copy.buffer is not None
         copy.turn("open")
         command = p.SpillBuffer if copy.kind == "spill" else p.RestoreBuffer
-        self._state.out.append(command(copy.seq, copy.buffer.id, causes))
+        self._state.out.append(command(copy.seq, copy.buffers[0].id, causes))
 
     def copied(self, event: p.Copied) -> None:
         done: p.Cause = ("done", event.seq)
-        copy, buffer = self._ending(self._state.copies, event.seq, "copied")
+        copy = self._ending(self._state.copies, event.seq, "copied")
         blame = own_blame(self._state, event.blame)
-        buffer.spoil(blame)
+        copy.buffers[0].spoil(blame)
         self._done(copy, blame, (done,))
         self._causes.happen(done)
 
     # --- all ----------------------------------------------------------------------------------------------
 
-    def _new(self, kind: str, seq: int, key: int, buffer: LocalBuffer) -> HostMove:
+    def _new(self, kind: str, seq: int, key: int, *buffers: LocalBuffer) -> HostMove:
         state = self._state
-        move = HostMove(kind, seq, key, buffer)
+        move = HostMove(kind, seq, key, buffers)
         table = state.sends if kind == "send" else state.receives if kind == "receive" else state.copies
         table[key] = move
         state.records.append(move)
         return move
 
-    def _ending(self, table: dict[int, HostMove], key: int, what: str) -> tuple[HostMove, LocalBuffer]:
+    def _ending(self, table: dict[int, HostMove], key: int, what: str) -> HostMove:
         move = table.get(key)
         if move is None:
             raise Illegal(f"{key} was {what}, which is not known here")
         move.turn("end")
-        assert move.buffer is not None
-        return move, move.buffer
+        return move
 
     def _done(self, move: HostMove, blame: p.Blame | None, causes: Causes) -> None:
         report = p.Done(move.seq, self._state.members, blame)
@@ -344,7 +351,7 @@ class Moves(msgspec.Struct, eq=False):
         """Nobody may wait for it."""
         state = self._state
         report = p.Done(seq, state.members, self._buffers.missing(ident, text, seq))
-        state.records.append(HostMove("none", seq, seq, None, "over", (report,)))
+        state.records.append(HostMove("none", seq, seq, (), "over", (report,)))
         state.out.append(p.ToController(report, state.order))
 
     def _still(self, waited: Causes) -> Causes:

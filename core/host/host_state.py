@@ -121,18 +121,23 @@ class HostMove(msgspec.Struct, eq=False, gc=False):
     kind: str  # "send", "receive", "spill", "restore"; "none": a step that made no sense, over at once
     seq: int
     key: int  # the transfer; of a copy, the seq
-    buffer: LocalBuffer | None
+    buffers: tuple[LocalBuffer, ...]
     state: str = "waiting"
     said: tuple[Report, ...] = ()
     pieces: tuple[Piece, ...] = ()
     waited: Causes = ()  # what it waits for, beside the order itself, before it can open
-    source: Layout | None = None  # None: it comes from a client
-    target: Layout | None = None  # None: it goes to a client
+    sources: tuple[Layout, ...] = ()  # (): it comes from a client
+    targets: tuple[Layout, ...] = ()  # (): it goes to a client
     sparse: bool = False
     empty: bool = False  # nothing travels to or from this host
     shard: int = -1  # of a send to a client: the only one that it wants; -1: all
     program: str = ""
     node: str = ""
+
+    @property
+    def blame(self) -> Blame | None:
+        """That of the first buffer which is spoilt."""
+        return next((each.final for each in self.buffers if each.final is not None), None)
 
     def turn(self, happened: str) -> None:
         after = MOVE[happened].get(self.state)

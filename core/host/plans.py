@@ -119,7 +119,7 @@ class HostPlan:
                 if number in self.reads:
                     self.reads[number] += 1
         # How many steps a run of the plan brings this host: gangs, and halves of moves.
-        ends = [self.layout(end).place for move in self.moves.values() for end in (move.source, move.target)]
+        ends = [self.layout(end[0]).place for move in self.moves.values() for end in (move.sources, move.targets)]
         self.parts = sum(map(self.has_part_in, [*(gang.place for gang in gangs), *ends]))
 
     def _used_here(self, slot: Slot) -> bool:
@@ -195,6 +195,9 @@ class HostPlan:
 
     def layout(self, slot: int) -> Layout:
         return self.plan.slots[slot].layout
+
+    def layouts(self, slots: Sequence[int]) -> tuple[Layout, ...]:
+        return tuple([self.plan.slots[slot].layout for slot in slots])
 
 
 def concerns(plan: Plan, devices: Spans) -> bool:

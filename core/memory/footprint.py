@@ -173,7 +173,7 @@ class Footprint:
                 bits |= before[earlier] | 1 << earlier
             before.append(bits)
             if isinstance(step, Move):
-                for number in self.groups_of(step.target):
+                for number in self.groups_of(step.targets[0]):
                     last = (bits & masks[number]).bit_length() - 1
                     found[at, number] = self.groups[number].positions[last] if last >= 0 else 0
         return found

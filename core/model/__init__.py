@@ -40,6 +40,7 @@ from .resharding import (
     all_pieces,
     canonical,
     is_local,
+    numbered,
     receives,
     receives_by_host,
     sends,

@@ -73,14 +73,14 @@ class Gang(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A transfer from slot `source` to slot `target`, which is on other devices. A sparse move is an Exchange; what a
-    Reshard, or a gang's input, needs to be elsewhere is not sparse."""
+    """A transfer from slots `sources`, all on the same devices, to as many slots `targets`, all on other ones. A sparse
+    move is an Exchange of one array; what a Reshard, or a gang's inputs, need to be elsewhere is not sparse."""
 
     name: str
-    source: int
-    target: int
+    sources: tuple[int, ...]
+    targets: tuple[int, ...]
     sparse: bool
-    node: int  # the Exchange or Reshard, or the node that reads the target
+    node: int  # the Exchange or Reshard, or the node that reads the targets
 
 
 class Code(msgspec.Struct, frozen=True, array_like=True):

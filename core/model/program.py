@@ -123,13 +123,22 @@ class Exchange(msgspec.Struct, frozen=True, tag="exchange"):
     input: Ref
     output: Value  # the largest shape that it may produce
 
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        return (self.input,)
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        return (self.output,)
+
 
 class Reshard(msgspec.Struct, frozen=True, tag="reshard"):
-    """The same array on another slice, or in another sharding. Nothing is computed."""
+    """The same arrays on another slice, or in another sharding: output k is input k. They go as one. Nothing is
+    computed."""
 
     name: str
-    input: Ref
-    output: Value
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Value, ...]  # all on one slice
 
 
 class Program(msgspec.Struct, frozen=True, cache_hash=True):

@@ -1,5 +1,7 @@
 """Plans how an array moves between two layouts: `sends` and `receives` list the pieces of one host.
 
+Arrays that go as one have the numbers of their pieces one after another (`numbered`).
+
 A sharding splits an array along its dimensions, so the shards that overlap a given shard are a product of ranges,
 one for each dimension. A host looks only at the shards that overlap its own, so a plan never costs M x N. The
 sending and the receiving host compute the same pieces, by these rules:
@@ -27,6 +29,7 @@ from .plan import Layout
 from .program import ITEM_BYTES
 
 Index = tuple[int, ...]  # a shard's index: one number for each dimension
+Layouts = Sequence[Layout]
 
 
 class Hosts(Protocol):
@@ -63,22 +66,45 @@ def receives(source: Layout, target: Layout, host: int, hosts: Hosts) -> list[Pi
     return sorted(_Move(source, target, hosts).received_by(host), key=lambda piece: (piece.sender, piece.number))
 
 
-def sends_by_host(source: Layout, target: Layout, host: int, hosts: Hosts) -> tuple[tuple[int, int, int], ...]:
+def numbered(sources: Layouts, targets: Layouts) -> Iterator[tuple[int, Layout, Layout]]:
+    """Of arrays that go as one: what the numbers of its pieces are counted from, source and target of each."""
+    first = 0
+    for source, target in zip(sources, targets, strict=True):
+        yield first, source, target
+        first += target.place.size * Shards(source).count
+
+
+def sends_by_host(sources: Layouts, targets: Layouts, host: int, hosts: Hosts) -> tuple[tuple[int, int, int], ...]:
     """Return (receiver, number, nbytes) of each piece that this host sends, in the form that OpenSend takes."""
-    return tuple((piece.receiver, piece.number, piece.nbytes) for piece in sends(source, target, host, hosts))
+    found = [
+        (piece.receiver, first + piece.number, piece.nbytes)
+        for first, source, target in numbered(sources, targets)
+        for piece in sends(source, target, host, hosts)
+    ]
+    return tuple(sorted(found))
 
 
-def receives_by_host(source: Layout, target: Layout, host: int, hosts: Hosts) -> tuple[tuple[int, int, int], ...]:
+def receives_by_host(sources: Layouts, targets: Layouts, host: int, hosts: Hosts) -> tuple[tuple[int, int, int], ...]:
     """Return (sender, number, nbytes) of each piece that this host receives, in the form that OpenRecv takes."""
-    return tuple((piece.sender, piece.number, piece.nbytes) for piece in receives(source, target, host, hosts))
+    found = [
+        (piece.sender, first + piece.number, piece.nbytes)
+        for first, source, target in numbered(sources, targets)
+        for piece in receives(source, target, host, hosts)
+    ]
+    return tuple(sorted(found))
 
 
 def all_pieces(
-    source: Layout, target: Layout, receivers: Iterable[int], hosts: Hosts
+    sources: Layouts, targets: Layouts, receivers: Iterable[int], hosts: Hosts
 ) -> list[tuple[int, int, int, int]]:
     """Return (sender, receiver, number, nbytes) of each piece that these hosts receive."""
-    move = _Move(source, target, hosts)
-    return [(piece.sender, host, piece.number, piece.nbytes) for host in receivers for piece in move.received_by(host)]
+    moves = [(first, _Move(source, target, hosts)) for first, source, target in numbered(sources, targets)]
+    return [
+        (piece.sender, host, first + piece.number, piece.nbytes)
+        for host in receivers
+        for first, move in moves
+        for piece in move.received_by(host)
+    ]
 
 
 @lru_cache(maxsize=4096)

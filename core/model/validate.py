@@ -82,16 +82,11 @@ class _ProgramWalk:
         _check_name(where, "name", node.name)
         if isinstance(node, Exchange):
             self._visit_exchange(where, node)
-            self.outputs.append((node.output,))
         elif isinstance(node, Reshard):
-            made = self._find(where, node.input)
-            _check_value(f"{where}: output", node.output, self.program.slices)
-            if made.shape != node.output.shape or made.dtype != node.output.dtype:
-                raise ProgramError(f"{where}: {_type(made)} cannot become {_type(node.output)}, which is another array")
-            self.outputs.append((node.output,))
+            self._visit_reshard(where, node)
         else:
             self._visit_node(where, node)
-            self.outputs.append(node.outputs)
+        self.outputs.append(node.outputs)
 
     def finish(self) -> None:
         for number, ref in enumerate(self.program.results):
@@ -127,6 +122,17 @@ class _ProgramWalk:
             raise ProgramError(f"{where}: sends rows of {_type(made)}, but its output is {_type(node.output)}")
         if not made.shape or not node.output.shape:
             raise ProgramError(f"{where}: an exchange sends rows, and a scalar has none")
+
+    def _visit_reshard(self, where: str, node: Reshard) -> None:
+        if not node.inputs or len(node.inputs) != len(node.outputs):
+            raise ProgramError(f"{where}: {len(node.inputs)} arrays cannot become {len(node.outputs)}")
+        for number, (ref, value) in enumerate(zip(node.inputs, node.outputs, strict=True)):
+            made, here = self._find(where, ref), f"{where}: output {number}"
+            _check_value(here, value, self.program.slices)
+            if value.slice != node.outputs[0].slice:
+                raise ProgramError(f"{here}: is on slice {value.slice}, and output 0 on {node.outputs[0].slice}")
+            if made.shape != value.shape or made.dtype != value.dtype:
+                raise ProgramError(f"{here}: {_type(made)} cannot become {_type(value)}, which is another array")
 
     def _donate(self, where: str, node: Node) -> None:
         _check_indices(f"{where}: donate", node.donate, len(node.inputs), "input")
@@ -166,8 +172,8 @@ class _ProgramWalk:
 
 def _count(program: Program) -> None:
     _check_name("program", "name", program.name)
-    inputs = sum(len(node.inputs) if isinstance(node, Node) else 1 for node in program.nodes)
-    outputs = sum(len(node.outputs) if isinstance(node, Node) else 1 for node in program.nodes)
+    inputs = sum(len(node.inputs) for node in program.nodes)
+    outputs = sum(len(node.outputs) for node in program.nodes)
     for what, count, limit in (
         ("slices", len(program.slices), MAX_SLICES),
         ("computations", len(program.computations), MAX_NODES),

@@ -186,36 +186,36 @@ class Stop(Command, frozen=True):
 
 
 class OpenSend(Command, frozen=True):
-    """The local source of a transfer is ready; `pieces` are (receiver, piece, nbytes).
+    """The local sources of a transfer are ready; `pieces` are (receiver, piece, nbytes).
 
-    A move has both layouts; its pieces are numbered as in `resharding.Piece`, or as in `RowsCounted` if it is
-    sparse. Without `target`, pieces are whole shards of `source`.
+    A move has the layouts of both ends; its pieces are numbered as in `resharding.numbered`, or as in `RowsCounted` if
+    it is sparse. Without `targets`, there is one source, and pieces are its whole shards.
     """
 
     transfer: int
-    buffer: int
+    buffers: tuple[int, ...]
     pieces: tuple[tuple[int, int, int], ...]
     blame: Blame | None
     causes: tuple[Cause, ...]
-    source: Layout | None = None
-    target: Layout | None = None
+    sources: tuple[Layout, ...] = ()
+    targets: tuple[Layout, ...] = ()
 
 
 class OpenRecv(Command, frozen=True):
-    """Memory for the target of a transfer is here; `pieces` are (sender, piece, nbytes).
+    """Memory for the targets of a transfer is here; `pieces` are (sender, piece, nbytes).
 
     Transfers are granted credits in the order of `seq`. If sparse, ExpectRecv says later how many pieces come. A
-    move has both layouts; without `source`, pieces are whole shards of `target`.
+    move has the layouts of both ends; without `sources`, there is one target, and pieces are its whole shards.
     """
 
     transfer: int
     seq: int
-    buffer: int
+    buffers: tuple[int, ...]
     pieces: tuple[tuple[int, int, int], ...]
     sparse: bool
     causes: tuple[Cause, ...]
-    source: Layout | None = None
-    target: Layout | None = None
+    sources: tuple[Layout, ...] = ()
+    targets: tuple[Layout, ...] = ()
 
 
 class ExpectRecv(Command, frozen=True):
@@ -238,12 +238,11 @@ class DropTransfer(Command, frozen=True):
 
 
 class Fill(Command, frozen=True):
-    """To the driver: write the contents of this chunk into the buffer, at their place.
+    """To the driver: write the contents of this chunk into the buffer of its piece, at their place.
 
     A driver throws away a chunk for which no Fill follows: it is not needed any more, and its buffer may be gone.
     """
 
-    buffer: int
     chunk: Chunk
 
 

@@ -33,7 +33,7 @@ class Incoming:
     """A receive that is open."""
 
     def __init__(self, command: p.OpenRecv, expected: int | None) -> None:
-        self.seq, self.buffer, self.sparse = command.seq, command.buffer, command.sparse
+        self.seq, self.sparse = command.seq, command.sparse
         self.ins: dict[int, IncomingPieces] = {}  # by sender, until it ends
         self.ended: dict[int, p.Blame | None] = {}  # senders that have ended
         self.expected = expected  # if sparse: the number of pieces in all, once it is known
@@ -184,7 +184,7 @@ class Receiving:
         else:
             entry.pool.arrived(lane, chunk.nbytes)
         entry.left[chunk.piece] = left - chunk.nbytes
-        effects: Outcome = [p.Fill(incoming.buffer, chunk)]
+        effects: Outcome = [p.Fill(chunk)]
         if left == chunk.nbytes:
             del entry.left[chunk.piece]
             incoming.landed += 1

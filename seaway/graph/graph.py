@@ -122,8 +122,9 @@ class Graph:
                 continue
             signature = node.signature
             if signature.reshards:
-                target = _value(signature.outputs[0], home, signature.out_shardings[0])
-                nodes.append(Reshard(signature.name, ref_of(node.inputs[0]), target))
+                outputs = zip(signature.outputs, signature.out_shardings, strict=True)
+                makes = tuple(_value(aval, home, split) for aval, split in outputs)
+                nodes.append(Reshard(signature.name, tuple(map(ref_of, node.inputs)), makes))
                 continue
             number = computations.get(signature)
             if number is None:

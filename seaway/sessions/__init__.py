@@ -13,7 +13,7 @@ from . import ambient
 from .arguments import checked_retries
 from .array_groups import ClientBuffer, DescribedArray, Fetch
 from .arrays import Array, CallResults, Run, all_of_one_call, block_until_ready, get
-from .caller import Caller
+from .caller import Caller, PlacedContents
 from .deadlines import deadline
 from .replaced import text_of
 from .session import Dispatch, Session, Task, client, current_session, now, sleep, spawn

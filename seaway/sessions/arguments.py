@@ -7,14 +7,14 @@ this call only, or once for all calls if they are constants that the program cap
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from core.client import to_put
-from core.model import Program, Range, ranges
+from core.model import Program, Range, Sharding, ranges
 
 from ..errors import NotNow
 from ..graph import Graph
-from ..specs import Slice, avals
+from ..specs import Aval, Slice, avals
 from .array_groups import DescribedArray
 from .arrays import Array, CallResults, grouped
 
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from .caller import Caller
 
 RETRIES = 100  # at most: a run that fails more often has a fault that retrying does not mend
+
+
+class PlacedContents(NamedTuple):
+    """Contents that a client has, and where they are to be. `label`: what messages call them."""
+
+    leaf: Any
+    aval: Aval
+    home: Slice
+    sharding: Sharding
+    label: str = ""
 
 
 class SliceNames:
@@ -119,7 +129,7 @@ def _placed(caller: Caller, bound: BoundProgram, at: int, leaf: Any, again: bool
         graph = bound.graph
         home = graph.homes[at]
         assert home is not None, "`graph.used` has an argument that no node uses"
-        placed = caller.put(leaf, graph.args[at], *home, f"argument {at} of {graph.name!r}", again)
+        (placed,) = caller.put([PlacedContents(leaf, graph.args[at], *home, f"argument {at} of {graph.name!r}")], again)
         if at >= len(graph.args) - len(graph.captured):
             bound.constants[at] = placed
     return placed

@@ -20,9 +20,9 @@ from core.model import Range, Value, ranges
 
 from ..errors import SessionClosed
 from ..graph import Given, Graph, single
-from ..specs import Aval, Slice, avals
+from ..specs import Slice, avals
 from . import ambient
-from .arguments import BoundProgram, SliceNames, arguments_of
+from .arguments import BoundProgram, PlacedContents, SliceNames, arguments_of
 from .array_groups import ArrayGroup, ClientBuffer, DescribedArray, Fetch, HeldNames
 from .arrays import Array, Run
 from .dropped_arrays import DroppedArrays, WaitedRuns
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 PROGRAMS = Limits().max_programs  # programs registered at once; the oldest is unregistered to make room
+TOGETHER = 1 << 20  # bytes that are put by one call, or one array
 POLL = 1_000  # nanoseconds of session time that one check for readiness takes
 
 log = logging.getLogger("seaway")
@@ -214,28 +215,43 @@ class Caller:
 
     # --- contents -----------------------------------------------------------------------------------------
 
-    def put(self, leaf: Any, aval: Aval, home: Slice, sharding: Any, label: str, again: bool = False) -> Array:
-        """`again`: keep the contents, so that they can be put once more for a run that is retried."""
+    def put(self, offers: Sequence[PlacedContents], again: bool = False) -> list[Array]:
+        """Small ones by one call; the contents of large ones travel while the next are put. `again`: keep the contents,
+        so that they can be put once more for a run that is retried."""
         self._may_call()
-        spec = home.spec(self.name_of(home))
-        value = Value(aval.shape, aval.dtype, 0, sharding)
         begun = 0 if self._spans is None else self.now()
+        made: list[Array] = []
 
-        def act(client: Client, now: int) -> Array | Blocked:
+        def act(client: Client, now: int) -> Blocked | None:
             self._dropped.release_with_call(client, now)
-            name = client.put(value, spec, now, again=again)
-            if isinstance(name, Blocked):
-                return name
-            about = DescribedArray(aval, home, sharding, label)
-            group = ArrayGroup(self, (name,), (about,), self._dropped.names.append)
-            self._hold(group)
-            self._port.offer(group.buffer(name), leaf, again)
-            array = Array(group, aval, name)
-            if self._spans is not None:
-                self._spans.put(array, begun)
-            return array
+            total = 0
+            for offer in offers[len(made) :]:
+                total += offer.aval.nbytes
+                if total > TOGETHER and total > offer.aval.nbytes:
+                    break
+                name = self._put(offer, client, now, again)
+                if isinstance(name, Blocked):
+                    return name
+                made.append(name)
+                if self._spans is not None:
+                    self._spans.put(name, begun)
+            return None
 
-        return self._port.call(act)
+        while len(made) < len(offers):
+            self._port.call(act)
+        return made
+
+    def _put(self, offer: PlacedContents, client: Client, now: int, again: bool) -> Array | Blocked:
+        leaf, aval, home, sharding, label = offer
+        value = Value(aval.shape, aval.dtype, 0, sharding)
+        name = client.put(value, home.spec(self.name_of(home)), now, again=again)
+        if isinstance(name, Blocked):
+            return name
+        about = DescribedArray(aval, home, sharding, label or f"what was put on {self.called(home)}")
+        group = ArrayGroup(self, (name,), (about,), self._dropped.names.append)
+        self._hold(group)
+        self._port.offer(group.buffer(name), leaf, again)
+        return Array(group, aval, name)
 
     def fetch(self, buffers: Sequence[ClientBuffer]) -> None:
         """Bring the buffers' contents here, into `host`."""
@@ -250,8 +266,7 @@ class Caller:
         fetches = [Fetch(buffer) for buffer in buffers if buffer.host is None]
         begun = 0 if self._spans is None else self.now()
         try:
-            for fetch in fetches:
-                self.begin_fetch(fetch)
+            self.begin_fetch(*fetches)
             for fetch in fetches:
                 self._wait(partial(getattr, fetch, "over"), f"the contents of {fetch.buffer.about.label}")
             for fetch in fetches:
@@ -264,20 +279,26 @@ class Caller:
         for fetch in fetches:
             self._waited.note(fetch.buffer.run, fetch.at)
 
-    def begin_fetch(self, fetch: Fetch) -> None:
-        """Does not wait. The array may be dropped meanwhile."""
+    def begin_fetch(self, *fetches: Fetch) -> None:
+        """By one call. Does not wait. The arrays may be dropped meanwhile."""
         if self.closed:
             self._may_call()
+        begun = 0
 
-        def act(client: Client, now: int) -> int | Blocked:
-            request = client.get(fetch.buffer.name, now)
-            if not isinstance(request, Blocked):
+        def act(client: Client, now: int) -> Blocked | None:
+            nonlocal begun
+            for fetch in fetches[begun:]:
+                request = client.get(fetch.buffer.name, now)
+                if isinstance(request, Blocked):
+                    return request
                 self._fetches[request] = fetch
-                if self._dropped:  # a wait follows, as in `flush`; in one message with the get
-                    self._dropped.release_all(client, now)
-            return request
+                begun += 1
+            if self._dropped:  # a wait follows, as in `flush`; in one message with the gets
+                self._dropped.release_all(client, now)
+            return None
 
-        self._port.call(act)
+        if fetches:
+            self._port.call(act)
 
     def unreadable(self, buffer: ClientBuffer) -> Exception | None:
         if buffer.about.aval.dtype == avals.KEY:

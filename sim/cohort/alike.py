@@ -39,6 +39,7 @@ WITH_HOSTS = (p.GangStep, p.SendStep, p.RecvStep, p.ViewStep, p.SpillStep, p.Res
 OF_CONTENTS = (p.SendStep, p.RecvStep)
 
 Key = TypeVar("Key", bound=Hashable)
+Layouts = tuple[Layout, ...]
 
 
 class AlikeHosts(SharedExecutor):
@@ -248,8 +249,8 @@ class AlikeHosts(SharedExecutor):
             return spans.EMPTY  # each will say that it makes no sense
         if move.sparse:
             return taking
-        source, target = plan.slots[move.source].layout, plan.slots[move.target].layout
-        return self._facts.ends(isinstance(step, p.SendStep), source, target, taking)
+        sources, targets = (tuple([plan.slots[slot].layout for slot in ends]) for ends in (move.sources, move.targets))
+        return self._facts.ends(isinstance(step, p.SendStep), sources, targets, taking)
 
 
 class PlaceFacts:
@@ -267,7 +268,7 @@ class PlaceFacts:
         self.one_may_send = one_may_send
         self._pieces: dict[tuple[Layout, bool], tuple[Spans, ...]] = {}
         self._patterns: dict[Place, tuple[Spans, ...]] = {}
-        self._ends: dict[tuple[bool, Layout, Layout], Spans] = {}
+        self._ends: dict[tuple[bool, Layouts, Layouts], Spans] = {}
         self._viewed: tuple[p.ViewStep | None, tuple[Spans, ...]] = None, ()  # the last answer
 
     def viewed(self, step: p.ViewStep) -> tuple[Spans, ...]:
@@ -302,15 +303,15 @@ class PlaceFacts:
             _remember(self._pieces, (layout, sending), found)
         return found
 
-    def ends(self, sending: bool, source: Layout, target: Layout, among: Spans) -> Spans:
+    def ends(self, sending: bool, sources: Layouts, targets: Layouts, among: Spans) -> Spans:
         """Those of these hosts that have pieces to send, or to receive."""
-        key = (sending, source, target)
+        key = (sending, sources, targets)
         busy = self._ends.get(key)
         if busy is None:
             pieces = sends_by_host if sending else receives_by_host
-            place = source.place if sending else target.place
+            place = (sources if sending else targets)[0].place
             hosts = {self._hosts.host_of(device) for device in spans.items(device_spans(place))}
-            busy = spans.of(host for host in hosts if pieces(source, target, host, self._hosts))
+            busy = spans.of(host for host in hosts if pieces(sources, targets, host, self._hosts))
             _remember(self._ends, key, busy)
         return spans.meet(busy, among)
 

@@ -197,8 +197,7 @@ class ClientContents:
 
     def _passage(self, opening: Opening) -> Passage:
         getting = isinstance(opening, OpenRecv)
-        layout = opening.target if getting else opening.source
-        assert layout is not None
+        (layout,) = opening.targets if getting else opening.sources
         key = layout, getting, opening.pieces if len(opening.pieces) == 1 else ()
         found = self._passages.get(key)
         if found is None:

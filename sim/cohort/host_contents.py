@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from .island import CohortIsland
     from .parts import CohortPart, PartGroup
 
+Layouts = tuple[Layout, ...]
+
 KEPT = 1024  # patterns that are remembered
 NEVER = 1 << 62
 NOBODY: Edges = np.zeros(0, dtype=np.intp)
@@ -92,7 +94,7 @@ class HostContents:
         self._open: dict[int, Transferring] = {}
         self._until = -1  # when all is over of which that is known
         self._one_by_one: set[int] = set()  # moves of which one end is ordered, and whose hosts go one by one
-        self._patterns: dict[tuple[Layout, Layout], Pattern | None] = {}
+        self._patterns: dict[tuple[Layouts, Layouts], Pattern | None] = {}
 
     # --- what goes together -----------------------------------------------------------------------------------
 
@@ -103,10 +105,10 @@ class HostContents:
         if transfer in self._one_by_one:
             self._one_by_one.remove(transfer)
             return
-        source, target = plan.slots[move.source].layout, plan.slots[move.target].layout
-        ends = source.place.island, target.place.island
+        sources, targets = (tuple([plan.slots[slot].layout for slot in ends]) for ends in (move.sources, move.targets))
+        ends = sources[0].place.island, targets[0].place.island
         if not move.sparse and all(map(self._together, ends)):
-            self._begin(transfer, source, target)
+            self._begin(transfer, sources, targets)
         if transfer not in self._open and all(map(self._ever, ends)):
             self._one_by_one.add(transfer)
 
@@ -114,14 +116,14 @@ class HostContents:
         island = self._islands.get(index)
         return island is not None and island.contents_together
 
-    def _begin(self, transfer: int, source: Layout, target: Layout) -> None:
-        key = source, target
+    def _begin(self, transfer: int, sources: Layouts, targets: Layouts) -> None:
+        key = sources, targets
         if key in self._patterns:
             pattern = self._patterns[key]
         else:
             if len(self._patterns) >= KEPT:
                 self._patterns.clear()
-            pattern = self._patterns[key] = self._pattern(source, target)
+            pattern = self._patterns[key] = self._pattern(sources, targets)
         if pattern is not None:
             self._open[transfer] = Transferring(transfer, pattern)
             for end in (pattern.senders, pattern.receivers):
@@ -129,9 +131,9 @@ class HostContents:
                 if history is not None:
                     history.forget()
 
-    def _pattern(self, source: Layout, target: Layout) -> Pattern | None:
-        sim = self._sim
-        pieces = all_pieces(source, target, hosts_of(target.place, sim.hosts_of), sim.hosts_of)
+    def _pattern(self, sources: Layouts, targets: Layouts) -> Pattern | None:
+        sim, source, target = self._sim, sources[0].place, targets[0].place
+        pieces = all_pieces(sources, targets, hosts_of(target, sim.hosts_of), sim.hosts_of)
         into: dict[int, int] = {}
         for _, receiver, _, nbytes in pieces:
             into[receiver] = into.get(receiver, 0) + nbytes
@@ -141,7 +143,7 @@ class HostContents:
             return None
         word = sim.profile.send + sim.network.latency + sim.profile.receive
         costs = MoveCosts(sim.profile, word, sim.chunk)
-        return Pattern(pieces, (source.place.island, target.place.island), sim.contents, costs)
+        return Pattern(pieces, (source.island, target.island), sim.contents, costs)
 
     def has(self, transfer: int) -> bool:
         """Whether it is a move whose hosts go together, and of which some are not over."""

@@ -106,8 +106,8 @@ class SharedExecutor(Executor):
         if half is None or half.state == "over":
             return False
         state.records.remove(half)
-        if half.buffer is not None:
-            half.buffer.uses = tuple([use for use in half.buffer.uses if use[1] != ("sent", transfer)])
+        for buffer in half.buffers:
+            buffer.uses = tuple([use for use in buffer.uses if use[1] != ("sent", transfer)])
         for waiting in state.pending.values():
             if waiting:
                 waiting[:] = [held for held in waiting if held.subject is not half]
@@ -147,7 +147,7 @@ class SharedExecutor(Executor):
 
 def _take_own_pieces(half: HostMove, host: int, hosts: Hosts) -> None:
     """A put or get that this host will open itself."""
-    layout = half.buffer.layout if half.buffer is not None else None
+    layout = half.buffers[0].layout
     client = -half.pieces[0][0]
     if layout is not None and client > 0 and half.kind == "send":
         half.pieces = to_client(layout, client, host, hosts)
@@ -220,8 +220,8 @@ class Copying:
                 twin.inputs, twin.outputs, twin.frees = map(
                     self._buffers, (record.inputs, record.outputs, record.frees)
                 )
-            elif record.buffer is not None:
-                twin.buffer = self._buffer(record.buffer)
+            else:
+                twin.buffers = tuple(self._buffers(record.buffers))
         return twin
 
     def _buffers(self, buffers: Sequence[LocalBuffer]) -> Sequence[LocalBuffer]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import simpy
 
 from core.client import Client, Limits
-from core.model import Layout, spans
+from core.model import spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.protocol import peers
@@ -28,7 +28,7 @@ from .client_transfer import ClientTransfer
 from .processes import DATA, Process
 
 if TYPE_CHECKING:
-    from .context import Context
+    from .context import CohortHosts, Context
 
 T = TypeVar("T")
 
@@ -151,9 +151,9 @@ class SimClient(Process):
                 case e.Close(peer=peer, reason=reason):
                     sim.tell(f"client {self.title!r} closes peer {peer}: {reason}")
                 case e.OpenSend():
-                    self._begin(effect, effect.source, getting=False)
+                    self._begin(effect, getting=False)
                 case e.OpenRecv():
-                    self._begin(effect, effect.target, getting=True)
+                    self._begin(effect, getting=True)
                     self.on_effect(effect)
                 case e.Sent(transfer=transfer):
                     sim.contents.card(self.name, getting=False).over(transfer)
@@ -171,14 +171,16 @@ class SimClient(Process):
         return made
 
     def _goes_together(self, opening: e.OpenSend | e.OpenRecv) -> bool:
-        layout = opening.source or opening.target
-        cohort = self.sim.islands.get(layout.place.island) if layout is not None else None
+        cohort = self._cohort_of(opening)
         return cohort is not None and opening.transfer in cohort.contents.under_way
 
-    def _begin(self, opening: e.OpenSend | e.OpenRecv, layout: Layout | None, getting: bool) -> None:
+    def _cohort_of(self, opening: e.OpenSend | e.OpenRecv) -> CohortHosts | None:
+        (layout,) = opening.sources or opening.targets
+        return self.sim.islands.get(layout.place.island)
+
+    def _begin(self, opening: e.OpenSend | e.OpenRecv, getting: bool) -> None:
         """A put or a get begins."""
-        sim, machine = self.sim, self._transfer
-        cohort = sim.islands.get(layout.place.island) if layout is not None else None
+        sim, machine, cohort = self.sim, self._transfer, self._cohort_of(opening)
         if cohort is not None and machine is not None and machine.has(opening.transfer):
             cohort.contents.client_end(machine, opening)
             return

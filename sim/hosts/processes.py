@@ -231,7 +231,7 @@ class HostProcess(Process):
         self._acts: dict[type, Callable[[Any, int], int]] = {
             e.Send: self._send, e.Launch: self.launch, e.Prepare: self.prepare, e.CompileCode: self._compile,
             e.Reform: self._reform, e.Abandon: self._abandon, e.Stop: self._stop, e.CountRows: self._count,
-            e.MakeBuffer: self.make, e.Received: self.received, e.OpenSend: self.opened,
+            e.MakeBuffer: self.make, e.Received: self.received, e.OpenSend: self.opened, e.OpenRecv: self.coming,
             e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy, e.LogLine: self._say, e.Close: self._close,
         }  # fmt: skip
 
@@ -348,8 +348,12 @@ class HostProcess(Process):
         """Makes a buffer from contents that came with a call; free on a machine with enough cores."""
         return at
 
+    def coming(self, effect: e.OpenRecv, at: int) -> int:
+        """Opens the receiving end of a transfer; free."""
+        return at
+
     def received(self, effect: e.Received, at: int) -> int:
-        """Makes a buffer from contents that came by a transfer; free on a machine with enough cores."""
+        """Makes buffers from contents that came by a transfer; free on a machine with enough cores."""
         return at
 
     def opened(self, effect: e.OpenSend, at: int) -> int:

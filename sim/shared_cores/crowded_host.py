@@ -50,6 +50,7 @@ class CrowdedHost(HostProcess):
         self._reports, self._preparing = self._thread(REPORTS), self._thread(PREPARE)
         self._writers: dict[tuple[int, int], SimThread] = {}  # by peer and transfer
         self._ahead: dict[int, bool] = {}  # gangs that a pool prepares -> whether that is done
+        self._coming: dict[int, int] = {}  # transfers that are received -> how many arrays
         self._launches: deque[Launching] = deque()
         self._computes = machines.computes(host)  # whether its devices compute on its cores
         self._held = -1  # the gang that the enqueuing thread computes
@@ -140,8 +141,13 @@ class CrowdedHost(HostProcess):
             self._make_buffer(effect.buffer, at)
         return at
 
+    def coming(self, effect: e.OpenRecv, at: int) -> int:
+        self._coming[effect.transfer] = len(effect.buffers)
+        return at
+
     def received(self, effect: e.Received, at: int) -> int:
-        if effect.blame is None:
+        arrays = self._coming.pop(effect.transfer, 1)
+        for _ in range(arrays if effect.blame is None else 0):
             self._make_buffer(effect.transfer, at)
         return at + self.sim.profile.transfer_end
 

@@ -109,16 +109,17 @@ class Build:
     def output(self, number: int) -> Handle:
         """Return another output of the latest node."""
         node = self.nodes[-1]
-        values = node.outputs if isinstance(node, Node) else (node.output,)
-        return Handle(Out(len(self.nodes) - 1, number), values[number])
+        return Handle(Out(len(self.nodes) - 1, number), node.outputs[number])
 
     def exchange(self, name: str, source: Handle, target: Value) -> Handle:
         self.nodes.append(Exchange(name, source.ref, target))
         return self.output(0)
 
-    def reshard(self, name: str, source: Handle, where: str, split: str = "") -> Handle:
-        target = self.value(where, *source.value.shape, split=split, dtype=source.value.dtype)
-        self.nodes.append(Reshard(name, source.ref, target))
+    def reshard(self, name: str, source: Handle, where: str, split: str = "", *others: Handle) -> Handle:
+        """`others`: go along. Returns the first of what is made."""
+        given = source, *others
+        targets = [self.value(where, *each.value.shape, split=split, dtype=each.value.dtype) for each in given]
+        self.nodes.append(Reshard(name, tuple(each.ref for each in given), tuple(targets)))
         return self.output(0)
 
     def program(self, *results: Handle) -> Program:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from core import protocol as p
+from core.compile import draft
 from core.host import Executor, code_cause
 from core.model import spans
 from core.model.place import Place, line
@@ -54,8 +55,8 @@ def plan(number: int, layouts: list[Layout], steps: Sequence[Gang | Move], **mor
     args, keep, steps = more.get("args", {}), more.get("keep", ()), list(steps)
     slots = []
     for slot, where in enumerate(layouts):
-        makers = [i for i, s in enumerate(steps) if slot in (s.outputs if isinstance(s, Gang) else (s.target,))]
-        readers = [i for i, s in enumerate(steps) if slot in (s.inputs if isinstance(s, Gang) else (s.source,))]
+        makers = [at for at, step in enumerate(steps) if slot in draft.makes(step)]
+        readers = [at for at, step in enumerate(steps) if slot in draft.reads(step)]
         senders = tuple(i for i in readers if isinstance(steps[i], Move))
         maker = makers[0] if makers else -1
         last = -1 if slot in keep or senders else max(readers, default=maker)
@@ -162,13 +163,17 @@ class Stream:
             draw = random.random() if self._drawn(self.travel) else 1.0
             if draw < 0.15 and mine:
                 layouts.append(self._layout(self.far))
-                steps.append(Move("out", random.choice(mine), len(layouts) - 1, random.random() < 0.3, 0))
+                steps.append(Move("out", (random.choice(mine),), (len(layouts) - 1,), random.random() < 0.3, 0))
             elif draw < 0.3:
                 layouts += [self._layout(self.far), self._layout(place)]
-                steps.append(Move("in", len(layouts) - 2, len(layouts) - 1, random.random() < 0.3, 0))
+                steps.append(Move("in", (len(layouts) - 2,), (len(layouts) - 1,), random.random() < 0.3, 0))
             elif draw < 0.4 and mine:
-                layouts.append(self._layout(place))
-                steps.append(Move("across", random.choice(mine), len(layouts) - 1, False, 0))
+                first = random.choice(mine)
+                along = [slot for slot in mine if layouts[slot].place == layouts[first].place]
+                sources = (first, *random.sample(along, random.randrange(min(3, len(along)))))
+                targets = tuple(range(len(layouts), len(layouts) + len(sources)))
+                layouts += [self._layout(place) for _ in sources]
+                steps.append(Move("across", sources, targets, False, 0))
             else:
                 inputs = tuple(random.sample(near, min(len(near), random.randrange(3))))
                 outputs = tuple(range(len(layouts), len(layouts) + random.randrange(1, 3)))
@@ -224,7 +229,7 @@ class Stream:
                 self.say(p.AskStep(random.randint(1, self.seq)))
             return
         transfer = self.next()
-        source, target = made.slots[step.source].layout.place, made.slots[step.target].layout.place
+        source, target = made.slots[step.sources[0]].layout.place, made.slots[step.targets[0]].layout.place
         if on_island_0(source):
             self.say(p.SendStep(transfer, run, index, hosts_of(source), transfer))
             number = random.randrange(3)

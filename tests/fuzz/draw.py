@@ -43,6 +43,7 @@ OLD_STATES = 20_000_000  # from this seed on, controllers are started with older
 FRONT = {"parts": 0.6, "meshes": 0.3, "silent": 0.25, "tell": 0.5}  # features only from seed PARTS on
 ONE_WAY = 25_000_000  # from this seed on, connections are cut in one direction
 RESHARDS = 30_000_000  # from this seed on, programs have nodes that only reshard
+SEVERAL = 40_000_000  # from this seed on, several arrays at once
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
 
@@ -186,6 +187,7 @@ class Drawing:
             meshes=rng.choice((0.2, 0.8)) if has.get("meshes") else 0.0,
             silent=rng.choice((0.2, 0.6)) if has.get("silent") else 0.0,
             reshard=rng.choice((0.2, 0.7)) if has.get("reshards") else 0.0,
+            several=self.seed >= SEVERAL,
         )
 
     # --- what clients do ------------------------------------------------------------------------------------------
@@ -423,8 +425,7 @@ class Drawing:
 def value_of(program: Program, ref: Ref) -> Value:
     if isinstance(ref, Arg):
         return program.args[ref.index]
-    node = program.nodes[ref.node]
-    return node.outputs[ref.output] if isinstance(node, Node) else node.output
+    return program.nodes[ref.node].outputs[ref.output]
 
 
 def _same(one: Value, other: Value) -> bool:

@@ -32,6 +32,7 @@ class Style(msgspec.Struct, frozen=True):
     meshes: float = 0.0  # values whose shardings have meshes of their own
     silent: float = 0.0  # nodes without outputs, programs without results
     reshard: float = 0.0  # nodes that only reshard
+    several: bool = False  # some of these several arrays at once
 
 
 def draw(rng: Random, name: str, slices: list[SliceSpec], style: Style) -> Program:
@@ -85,9 +86,11 @@ def with_parents(program: Program, session: list[SliceSpec]) -> Program:
         return tuple(replace(value, slice=to[value.slice]) for value in values)
 
     nodes = tuple(
-        replace(node, output=moved((node.output,))[0])
-        if not isinstance(node, Node)
-        else replace(node, slice=to[node.slice], expects=moved(node.expects), outputs=moved(node.outputs))
+        replace(node, slice=to[node.slice], expects=moved(node.expects), outputs=moved(node.outputs))
+        if isinstance(node, Node)
+        else replace(node, output=moved(node.outputs)[0])
+        if isinstance(node, Exchange)
+        else replace(node, outputs=moved(node.outputs))
         for node in program.nodes
     )
     return replace(program, slices=slices, args=moved(program.args), nodes=nodes)
@@ -182,11 +185,14 @@ class Drawing:
             self.values.append(b.output(0))
             return
         if style.reshard and rng.random() < style.reshard:
-            source = rng.choice(self.values)
-            value = self._value(spec, source.value.shape)
-            value = msgspec.structs.replace(value, dtype=source.value.dtype)
-            b.nodes.append(Reshard(f"n{number}", source.ref, value))
-            self.values.append(b.output(0))
+            sources = [rng.choice(self.values) for _ in range(rng.choice((1, 1, 2, 4)) if style.several else 1)]
+            values = [self._value(spec, source.value.shape) for source in sources]
+            values = [
+                msgspec.structs.replace(value, dtype=source.value.dtype)
+                for value, source in zip(values, sources, strict=True)
+            ]
+            b.nodes.append(Reshard(f"n{number}", tuple(source.ref for source in sources), tuple(values)))
+            self.values += [b.output(at) for at in range(len(values))]
             return
         inputs = [rng.choice(self.values) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
         expects = [

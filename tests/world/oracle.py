@@ -20,7 +20,7 @@ def results(program: Program, arguments: Sequence[int]) -> list[int]:
         if isinstance(node, Exchange):
             made.append((contents.exchanged(look(node.input)),))
         elif isinstance(node, Reshard):
-            made.append((look(node.input),))
+            made.append(tuple(map(look, node.inputs)))
         else:
             key = program.computations[node.computation].key
             inputs = tuple(look(ref) for ref in node.inputs)

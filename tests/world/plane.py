@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from core.model.resharding import numbered
 from core.protocol import effects
 from core.protocol.dataplane import Chunk, Grant, Spoilt
 from core.protocol.messages import Blame
@@ -20,13 +22,31 @@ from .filling import ClusterHosts, Content, Filling
 Key = tuple[int, int, int, int, int]
 
 
+class MovedBuffers:
+    """A host's buffers of one transfer. `firsts`: what the numbers of each one's pieces are counted from."""
+
+    def __init__(self, buffers: list[Buffer], said: effects.OpenSend | effects.OpenRecv) -> None:
+        self.buffers = buffers
+        self.firsts = [first for first, *_ in numbered(said.sources, said.targets)] if len(buffers) > 1 else [0]
+
+    def numbers(self) -> dict[int, None]:
+        return dict.fromkeys(buffer.number for buffer in self.buffers)
+
+    def array_of(self, piece: int) -> int:
+        return bisect_right(self.firsts, piece) - 1
+
+    def pieces_of(self, array: int, pieces: tuple[tuple[int, int, int], ...]) -> tuple[tuple[int, int, int], ...]:
+        first = self.firsts[array]
+        return tuple((who, at - first, size) for who, at, size in pieces if self.array_of(at) == array)
+
+
 class DataPlane:
     def __init__(self, fabric: Fabric, hosts: ClusterHosts, observe: Callable[[o.Observation], None] | None) -> None:
         self._fabric = fabric
         self._hosts = hosts
         self._observe = observe
-        self._sources: dict[tuple[int, int], Buffer] = {}  # (host, transfer)
-        self._targets: dict[tuple[int, int], Buffer] = {}
+        self._sources: dict[tuple[int, int], MovedBuffers] = {}  # (host, transfer)
+        self._targets: dict[tuple[int, int], MovedBuffers] = {}
         self._sparse: dict[int, Content] = {}  # transfer -> contents of its sources
         self._cargo: dict[Key, Content] = {}  # contents under way
         self.moved = 0  # bytes that arrived
@@ -41,32 +61,40 @@ class DataPlane:
     def opened_send(self, host: int, said: effects.OpenSend) -> None:
         if said.blame is not None:
             return  # the buffer is not read; its maker may never have run here
-        buffer = self._buffer(host, said.buffer, f"send {said.transfer}")
-        if buffer is not None:
-            self._sources[host, said.transfer] = buffer
-            self.see(o.BufferUsed(host, said.buffer, f"send {said.transfer}"))
+        moved = self._moved(host, said, f"send {said.transfer}")
+        if moved is not None:
+            self._sources[host, said.transfer] = moved
 
     def opened_recv(self, host: int, said: effects.OpenRecv) -> None:
-        buffer = self._buffer(host, said.buffer, f"recv {said.transfer}")
-        if buffer is not None:
-            self._targets[host, said.transfer] = buffer
+        moved = self._moved(host, said, f"recv {said.transfer}")
+        if moved is None:
+            return
+        self._targets[host, said.transfer] = moved
+        for number, buffer in enumerate(moved.buffers):
+            pieces = said.pieces if said.sparse else moved.pieces_of(number, said.pieces)
             buffer.filling = Filling(
-                said.transfer, host, buffer.layout, said.pieces,
+                said.transfer, host, buffer.layout, pieces,
                 sparse=said.sparse, hosts=self._hosts, sparse_source=self._sparse.get,
             )  # fmt: skip
-            self.see(o.BufferUsed(host, said.buffer, f"recv {said.transfer}"))
-            self.see(o.TransferOpened(said.transfer, host, said.pieces, said.sparse))
+        self.see(o.TransferOpened(said.transfer, host, said.pieces, said.sparse))
+
+    def _moved(self, host: int, said: effects.OpenSend | effects.OpenRecv, why: str) -> MovedBuffers | None:
+        buffers = [self._buffer(host, number, why) for number in said.buffers]
+        for number in dict.fromkeys(said.buffers):
+            self.see(o.BufferUsed(host, number, why))
+        return None if None in buffers else MovedBuffers([each for each in buffers if each], said)
 
     def sent(self, host: int, transfer: int) -> None:
-        buffer = self._sources.pop((host, transfer), None)
-        if buffer is not None:
-            self.see(o.BufferUnused(host, buffer.number, f"send {transfer}"))
+        moved = self._sources.pop((host, transfer), None)
+        for number in moved.numbers() if moved is not None else ():
+            self.see(o.BufferUnused(host, number, f"send {transfer}"))
 
     def received(self, host: int, transfer: int, blame: Blame | None) -> None:
-        buffer = self._targets.pop((host, transfer), None)
-        if buffer is not None:
+        moved = self._targets.pop((host, transfer), None)
+        if moved is not None:
             self.see(o.TransferOver(transfer, host, blame))
-            self.see(o.BufferUnused(host, buffer.number, f"recv {transfer}"))
+            for number in moved.numbers():
+                self.see(o.BufferUnused(host, number, f"recv {transfer}"))
 
     def count_rows(self, host: int, said: effects.CountRows) -> effects.RowsCounted:
         """Read from the data where rows go. The first replica of a shard sends them."""
@@ -109,22 +137,25 @@ class DataPlane:
         return self._cargo.pop(_key(chunk), (contents.torn("no contents", _key(chunk)), None))
 
     def _take(self, host: int, chunk: Chunk) -> Content:
-        buffer = self._sources.get((host, chunk.transfer))
-        if buffer is None:
+        moved = self._sources.get((host, chunk.transfer))
+        if moved is None:
             self._fabric.complain(f"host {host} sends {chunk} of a transfer that it has not open")
             return contents.torn("no source", chunk.transfer), None
+        buffer = moved.buffers[moved.array_of(chunk.piece)]
         digest = buffer.read()
         return (contents.torn("void", buffer.number) if digest is None else digest), buffer.layout
 
     def write(self, host: int, chunk: Chunk) -> None:
         """Write the contents of a chunk into a host's buffer."""
         content = self.unload(chunk)
-        buffer = self._targets.get((host, chunk.transfer))
-        if buffer is None or buffer.filling is None:
+        moved = self._targets.get((host, chunk.transfer))
+        number = 0 if moved is None else moved.array_of(chunk.piece)
+        filling = None if moved is None else moved.buffers[number].filling
+        if moved is None or filling is None:
             self._fabric.complain(f"host {host} takes {chunk} of a transfer that it has not open")
             return
         self.arrived(chunk)
-        buffer.filling.arrive(chunk.sender, chunk.piece, chunk.offset, chunk.nbytes, content)
+        filling.arrive(chunk.sender, chunk.piece - moved.firsts[number], chunk.offset, chunk.nbytes, content)
 
     def arrived(self, chunk: Chunk) -> None:
         self.moved += chunk.nbytes

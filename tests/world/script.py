@@ -142,19 +142,19 @@ class ClientActor(Actor):
                 script.program_told(effect)
             case e.GetStarted(request=request, layout=layout):
                 script.coming[request] = layout
-            case e.OpenRecv(transfer=transfer, buffer=request, pieces=pieces):
+            case e.OpenRecv(transfer=transfer, buffers=(request,), pieces=pieces):
                 script.fetches[request].opened(script.coming.pop(request), pieces)
                 script.transfers[transfer] = request
                 plane.see(o.TransferOpened(transfer, -self.number, pieces))
-            case e.Fill(buffer=request, chunk=chunk):
+            case e.Fill(chunk=chunk):
                 plane.arrived(chunk)
-                script.fetches[request].fill(chunk, plane.unload(chunk))
+                script.fetches[script.transfers[chunk.transfer]].fill(chunk, plane.unload(chunk))
             case e.Received(transfer=transfer, blame=blame):
                 plane.see(o.TransferOver(transfer, -self.number, blame))
                 script.fetched(script.transfers.pop(transfer), blame)
             case e.LogLine(text=text):
                 script.told.append(text)
-            case e.OpenSend(transfer=transfer, buffer=name):
+            case e.OpenSend(transfer=transfer, buffers=(name,)):
                 self.sources[transfer] = script.buffers[name]
             case e.Sent() | e.DropTransfer() | e.PutStarted() | e.Unblocked():
                 pass

@@ -56,9 +56,9 @@ def local(thing: Any) -> str:  # noqa: C901 - a table
             given = f" donating {','.join(map(str, thing.donated))}" if thing.donated else ""
             return f"launch #{thing.seq} {read} -> {made}{given}{how}"
         case e.OpenSend():
-            return f"open send t{thing.transfer} of {thing.buffer}" + _blame(thing.blame)
+            return f"open send t{thing.transfer} of {_all(thing.buffers)}" + _blame(thing.blame)
         case e.OpenRecv():
-            return f"open recv t{thing.transfer} into {thing.buffer}"
+            return f"open recv t{thing.transfer} into {_all(thing.buffers)}"
         case e.Finished():
             return f"finished #{thing.seq}" + _blame(thing.blame)
         case e.Received():
@@ -193,6 +193,10 @@ def _plain(thing: Any, hidden: tuple[str, ...]) -> str:
 def _slice(spec: SliceSpec) -> str:
     """Without what only sub-slices have, unless it is one."""
     return str(spec) if spec.of else str(spec).replace(", of='', picks=()", "")
+
+
+def _all(buffers: Sequence[int]) -> str:
+    return ",".join(map(str, buffers))
 
 
 def _name(name: int | Range) -> str:

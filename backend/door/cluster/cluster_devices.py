@@ -184,39 +184,48 @@ class ClusterDevices:
         return list(parts_of(ref))
 
     def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> list[Ref]:
-        return [self._copy(array_type, ref, always) for array_type, ref in arrays]
+        found: list[Ref] = []
+        moving: list[tuple[ClusterArray, ClusterArray]] = []
+        for array_type, ref in arrays:
+            if isinstance(ref, Token):
+                raise invalid("a token cannot be copied")
+            source = self._alone(ref)
+            if source.wrong is not None:
+                raise source.wrong
+            if source.here is None and not always and source.type.sharding.devices == array_type.sharding.devices:
+                found.append(source)
+                continue
+            made = ClusterArray(array_type, self._buffers.drop, source.here)
+            found.append(made)
+            if source.here is None:
+                moving.append((source, made))
+        if moving:
+            self._calls.order.do(partial(self._copied, moving))
+        return found
 
-    def _copy(self, array_type: ArrayType, ref: Ref, always: bool) -> Ref:
-        if isinstance(ref, Token):
-            raise invalid("a token cannot be copied")
-        source = self._alone(ref)
-        if source.wrong is not None:
-            raise source.wrong
-        if source.here is not None:
-            return ClusterArray(array_type, self._buffers.drop, source.here)
-        if not always and source.type.sharding.devices == array_type.sharding.devices:
-            return source
-        outcome = BufferOutcome(1)
-        made = ClusterArray(array_type, self._buffers.drop, outcome=outcome)
-        self._calls.order.do(partial(self._copied, source, made, outcome))
-        return made
-
-    def _copied(self, source: ClusterArray, made: ClusterArray, outcome: BufferOutcome) -> bool:
-        if not self._calls.ready_to_be_read(source):
+    def _copied(self, moving: Sequence[tuple[ClusterArray, ClusterArray]]) -> bool:
+        """All of them by one call."""
+        if not all(self._calls.ready_to_be_read(source) for source, _ in moving):
             return False
-        if source.here is not None:
-            made.is_here(source.here)
+        moves: list[tuple[ClusterArray, ClusterArray]] = []
+        for source, made in moving:
+            fault = source.wrong or self._copies.fault(made.type)
+            if source.here is not None:
+                made.is_here(source.here)
+            elif fault is not None:
+                made.fails(fault)
+            else:
+                moves.append((source, made))
+        if not moves:
             return True
-        fault = source.wrong or self._copies.fault(made.type)
-        if fault is not None:
-            self._failed(outcome, [made], fault)
-            return True
+        copies, outcome = tuple([(source.type, made.type) for source, made in moves]), BufferOutcome(len(moves))
+        names, results = tuple([source.name for source, _ in moves]), [made for _, made in moves]
 
         def act(client: Client, now: int) -> bool:
-            name = self._copies.registered(source.type, made.type, client, now)
-            return name != 0 and self._submit(client, now, name, "copy", (source.name,), outcome, [made])
+            program = self._copies.registered(copies, client, now)
+            return program != 0 and self._submit(client, now, program, "copy", names, outcome, results)
 
-        return self._calls.attempt(act, partial(self._failed, outcome, [made]))
+        return self._calls.attempt(act, partial(self._failed, outcome, results))
 
     def delete(self, ref: Ref | ClusterArrays) -> None:
         if isinstance(ref, ClusterArrays):

@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from core.model import Arg, Computation, Node, Out, Program, Reshard, SliceSpec, Value
+from core.model import Arg, Computation, Node, Out, Program, Reshard, SliceSpec
 
 from ..session import ArrayType
 from .cluster_layouts import value_of
@@ -91,12 +91,19 @@ def with_cost(program: Program, cost: int) -> Program:
     return replace(program, computations=(replace(computation, cost=cost),))
 
 
-def copy_program(places: Places, source: ArrayType, target: ArrayType) -> Program:
-    slices = places.slices(source.sharding.devices, target.sharding.devices)
-    to = slices.index(places.of(target.sharding.devices))
-    given: Value = value_of(source, slices.index(places.of(source.sharding.devices)))
-    made = value_of(target, to)
+def copy_program(places: Places, copies: Sequence[tuple[ArrayType, ArrayType]]) -> Program:
+    """From where each array is to where it goes; all that go to the same devices go as one."""
+    every = [end.sharding.devices for copy in copies for end in copy]
+    slices = places.slices(*every)
+    where = {devices: slices.index(places.of(devices)) for devices in dict.fromkeys(every)}
+    given = tuple(value_of(source, where[source.sharding.devices]) for source, _ in copies)
+    made = [value_of(target, where[target.sharding.devices]) for _, target in copies]
+    together: dict[int, list[int]] = {}  # arrays, by the slice that they go to
+    for number, value in enumerate(made):
+        together.setdefault(value.slice, []).append(number)
+    nodes = [Reshard("copy", tuple(map(Arg, each)), tuple(made[at] for at in each)) for each in together.values()]
+    outs = {at: Out(node, output) for node, each in enumerate(together.values()) for output, at in enumerate(each)}
     return Program(
-        name="copy", slices=slices, computations=(), args=(given,), nodes=(Reshard("copy", Arg(0), made),),
-        results=(Out(0),),
+        name="copy", slices=slices, computations=(), args=given, nodes=tuple(nodes),
+        results=tuple(outs[at] for at in range(len(copies))),
     )  # fmt: skip

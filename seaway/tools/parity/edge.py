@@ -150,12 +150,13 @@ class Commanded(Collector):
         move = plan.steps[step.step]
         assert isinstance(move, Move)
         if isinstance(step, m.RecvStep):
-            self._slot(header, island, move.target)
+            for slot in move.targets:
+                self._slot(header, island, slot)
             return
-        source, target = plan.slots[move.source].layout, plan.slots[move.target].layout
+        sources, targets = ([plan.slots[slot].layout for slot in ends] for ends in (move.sources, move.targets))
         nbytes: Counter[tuple[int, int]] = Counter()
         for host in () if move.sparse else spans.items(step.hosts):
-            for receiver, _, size in sends_by_host(source, target, host, self.cluster):
+            for receiver, _, size in sends_by_host(sources, targets, host, self.cluster):
                 nbytes[host, receiver] += size
         text = f"step {step.step} {move.name!r} of {self._keys[step.run]}"
         self.transfers[step.transfer] = SentTransfer(text, nbytes, not move.sparse)

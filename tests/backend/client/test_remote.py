@@ -106,7 +106,8 @@ async def test_contents_that_a_retry_may_need_are_kept_until_it_cannot(tmp_path:
         again = [effect for effect in user.heard if isinstance(effect, e.RunAgain)]
         assert [effect.run for effect in again] == [run] * len(again)
         assert again
-        assert [effect.buffer for effect in user.heard if isinstance(effect, e.OpenSend)] == [buffer] * (1 + len(again))
+        opened = [effect.buffers for effect in user.heard if isinstance(effect, e.OpenSend)]
+        assert opened == [(buffer,)] * (1 + len(again))
         assert e.PutContentsUnneeded((buffer,)) in user.heard
         await wait_until(lambda: holds(user.remote) == (0, 0, 0, 0))
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.contents import shard_io
+from backend.contents import HostPieces, local_shards, shard_io
 from backend.contents.shard_io import ArraySink, ArraySource, ContentsMismatch, Overflow, ShardSource, Sink
 from core.model import spans
 from core.model.place import line
@@ -21,7 +21,7 @@ from core.model.resharding import Shards, receives_by_host, sends_by_host, virtu
 from core.protocol import effects as e
 from core.protocol.dataplane import Chunk
 from core.transfer.pieces import from_client, from_hosts, hosts_of, senders_to_client, to_client
-from tests.core.model.test_resharding import Alike, box, pairs
+from tests.core.model.test_resharding import Alike, box, pairs, together, typed
 
 CLIENT = 7
 DTYPES = ["float32", "bool", "bfloat16", "float8_e4m3fn", "int8", "complex128", "key<fry>"]
@@ -37,7 +37,7 @@ def array_of(layout: Layout, seed: int = 0) -> Any:
 def shards_of(layout: Layout, array: Any, host: int, hosts: Alike) -> dict[tuple[int, ...], Any]:
     """The shards that a host has."""
     every = shard_io.cut(layout, array)
-    return {index: every[index] for index in shard_io.local_shards(layout, hosts.devices_of(host))}
+    return {index: every[index] for index in local_shards(layout, hosts.devices_of(host))}
 
 
 def chunks(transfer: int, ends: tuple[int, int], piece: int, nbytes: int, size: int) -> Iterator[Chunk]:
@@ -56,7 +56,7 @@ def filled(sink: Sink | ArraySink, chunk: Chunk, contents: memoryview) -> None:
 
 def check(layout: Layout, array: Any, host: int, hosts: Alike, got: Mapping[Any, Any]) -> None:
     """Check that each device of the host has its box of the array, by the definition of a sharding."""
-    where = shard_io.local_shards(layout, hosts.devices_of(host))
+    where = local_shards(layout, hosts.devices_of(host))
     assert set(got) == set(where)
     for index, devices in where.items():
         for device in devices:
@@ -70,42 +70,80 @@ def check(layout: Layout, array: Any, host: int, hosts: Alike, got: Mapping[Any,
 def test_a_move_reproduces_the_array(
     pair: tuple[Layout, Layout], devices_per_host: int, dtype: str, chunk_size: int
 ) -> None:
-    source, target = (Layout(each.shape, dtype, each.place, each.mesh, each.sharding) for each in pair)
+    source, target = (typed(each, dtype) for each in pair)
     hosts, array = Alike(devices_per_host), array_of(source)
     senders = {
         host: ShardSource(
-            e.OpenSend(1, 2, sends_by_host(source, target, host, hosts), None, (), source, target),
-            host, hosts, lambda host=host: shards_of(source, array, host, hosts),  # type: ignore[misc]
+            e.OpenSend(1, (2,), sends_by_host((source,), (target,), host, hosts), None, (), (source,), (target,)),
+            HostPieces(host, hosts), lambda _, host=host: shards_of(source, array, host, hosts),  # type: ignore[misc]
         )
         for host in hosts_of(source.place, hosts)
     }  # fmt: skip
     for host in hosts_of(target.place, hosts):
-        pieces = receives_by_host(source, target, host, hosts)
-        sink = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), source, target), host, hosts)
+        pieces = receives_by_host((source,), (target,), host, hosts)
+        sink = Sink(e.OpenRecv(1, 0, (3,), pieces, False, (), (source,), (target,)), HostPieces(host, hosts))
         for sender, piece, nbytes in reversed(pieces):
             for chunk in chunks(1, (sender, host), piece, nbytes, chunk_size):
                 filled(sink, chunk, senders[sender].bytes_of(chunk))
-        check(target, array, host, hosts, sink.shards())
+        (shards,) = sink.shards()
+        check(target, array, host, hosts, shards)
+
+
+@given(together(DTYPES), st.integers(1, 4), st.integers(1, 40))
+def test_arrays_that_go_as_one_all_arrive_unchanged(
+    moved: tuple[tuple[Layout, ...], tuple[Layout, ...]], devices_per_host: int, chunk_size: int
+) -> None:
+    """Chunks of all pieces take turns."""
+    sources, targets = moved
+    hosts, arrays = Alike(devices_per_host), [array_of(source, seed) for seed, source in enumerate(sources)]
+    buffers, filling = (12, 5, 9)[: len(arrays)], (4, 13, 6)[: len(arrays)]
+    givers, takers = hosts_of(sources[0].place, hosts), hosts_of(targets[0].place, hosts)
+    known = {host: HostPieces(host, hosts) for host in {*givers, *takers}}
+    asked = []  # host, buffer
+
+    def sender(host: int) -> ShardSource:
+        def fetch(buffer: int) -> dict[Any, Any]:
+            asked.append((host, buffer))
+            at = buffers.index(buffer)
+            return shards_of(sources[at], arrays[at], host, hosts)
+
+        pieces = sends_by_host(sources, targets, host, hosts)
+        return ShardSource(e.OpenSend(1, buffers, pieces, None, (), sources, targets), known[host], fetch)
+
+    senders = {host: sender(host) for host in givers}
+    for host in takers:
+        pieces = receives_by_host(sources, targets, host, hosts)
+        sink = Sink(e.OpenRecv(1, 0, filling, pieces, False, (), sources, targets), known[host])
+        coming = [chunk for at, number, nbytes in pieces for chunk in chunks(1, (at, host), number, nbytes, chunk_size)]
+        for chunk in sorted(coming, key=lambda chunk: chunk.offset):
+            filled(sink, chunk, senders[chunk.sender].bytes_of(chunk))
+        for target, array, shards in zip(targets, arrays, sink.shards(), strict=True):
+            check(target, array, host, hosts, shards)
+    assert len(set(asked)) == len(asked)
 
 
 @given(pairs(), st.integers(1, 4), st.sampled_from(DTYPES), st.integers(1, 40))
 def test_a_put_and_a_get_bring_the_array_there_and_back(
     pair: tuple[Layout, Layout], devices_per_host: int, dtype: str, chunk_size: int
 ) -> None:
-    given_ = pair[0]
-    layout = Layout(given_.shape, dtype, given_.place, given_.mesh, given_.sharding)
+    layout = typed(pair[0], dtype)
     hosts, array = Alike(devices_per_host), array_of(layout)
     offered, wanted = ArraySource(array), ArraySink(layout)
     offered.lies(layout)
     for host in hosts_of(layout.place, hosts):
         pieces = from_client(layout, CLIENT, host, hosts)
-        sink = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), None, layout), host, hosts)
+        sink = Sink(e.OpenRecv(1, 0, (3,), pieces, False, (), (), (layout,)), HostPieces(host, hosts))
         for client, piece, nbytes in pieces:
             for chunk in chunks(1, (client, host), piece, nbytes, chunk_size):
                 filled(sink, chunk, offered.read(chunk))
-        check(layout, array, host, hosts, sink.shards())
+        (shards,) = sink.shards()
+        check(layout, array, host, hosts, shards)
         back = to_client(layout, CLIENT, host, hosts)
-        source = ShardSource(e.OpenSend(2, 3, back, None, (), layout), host, hosts, sink.shards)
+        source = ShardSource(
+            e.OpenSend(2, (3,), back, None, (), (layout,)),
+            HostPieces(host, hosts),
+            lambda _, shards=shards: shards,  # type: ignore[misc]
+        )
         for client, piece, nbytes in back:
             for chunk in chunks(2, (host, client), piece, nbytes, chunk_size):
                 filled(wanted, chunk, source.bytes_of(chunk))
@@ -116,8 +154,7 @@ def test_a_put_and_a_get_bring_the_array_there_and_back(
 def test_a_get_of_one_shard_brings_that_shard_and_no_other(
     pair: tuple[Layout, Layout], devices_per_host: int, dtype: str, data: st.DataObject
 ) -> None:
-    given_ = pair[0]
-    layout = Layout(given_.shape, dtype, given_.place, given_.mesh, given_.sharding)
+    layout = typed(pair[0], dtype)
     hosts, array, shards = Alike(devices_per_host), array_of(layout), Shards(layout)
     only = data.draw(st.integers(0, shards.count - 1))
     wanted = ArraySink(layout, only)
@@ -127,7 +164,8 @@ def test_a_get_of_one_shard_brings_that_shard_and_no_other(
         back = to_client(layout, CLIENT, host, hosts, only)
         sent += [(host, piece, nbytes) for _, piece, nbytes in back]
         shelf = shards_of(layout, array, host, hosts)
-        source = ShardSource(e.OpenSend(2, 3, back, None, (), layout), host, hosts, lambda shelf=shelf: shelf)  # type: ignore[misc]
+        send = e.OpenSend(2, (3,), back, None, (), (layout,))
+        source = ShardSource(send, HostPieces(host, hosts), lambda _, shelf=shelf: shelf)  # type: ignore[misc]
         for client, piece, nbytes in back:
             for chunk in chunks(2, (host, client), piece, nbytes, 7):
                 filled(wanted, chunk, source.bytes_of(chunk))
@@ -140,21 +178,22 @@ def test_a_get_of_one_shard_brings_that_shard_and_no_other(
 
 
 HOSTS = Alike(1)
+HERE = HostPieces(0, HOSTS)
 HALVES = Layout((8, 3), "int32", line(0, 0, 2), (2,), Sharding(((0,), ())))
 QUARTERS = Layout((8, 3), "int32", line(0, 4, 4), (4,), Sharding(((0,), ())))
 
 
 def halves(
-    fetch: Any, pieces: tuple[tuple[int, int, int], ...] = (), target: Layout | None = None, **options: Any
+    fetch: Any, pieces: tuple[tuple[int, int, int], ...] = (), targets: tuple[Layout, ...] = (), **options: Any
 ) -> ShardSource:
-    return ShardSource(e.OpenSend(1, 2, pieces, None, (), HALVES, target), 0, HOSTS, fetch, **options)
+    return ShardSource(e.OpenSend(1, (2,), pieces, None, (), (HALVES,), targets), HERE, fetch, **options)
 
 
 def test_each_shard_is_fetched_once_and_only_when_it_is_needed() -> None:
     asked = []
 
-    def fetch() -> dict[Any, Any]:
-        asked.append(1)
+    def fetch(buffer: int) -> dict[Any, Any]:
+        asked.append(buffer)
         return shards_of(HALVES, array_of(HALVES), 0, HOSTS)
 
     source = halves(fetch, ((-CLIENT, 0, 48),))
@@ -163,12 +202,12 @@ def test_each_shard_is_fetched_once_and_only_when_it_is_needed() -> None:
     rest = source.bytes_of(Chunk(1, 0, -CLIENT, 0, 20, 28))
     assert bytes(first) + bytes(rest) == array_of(HALVES)[:4].tobytes()
     assert source.bytes_of(Chunk(1, 0, -CLIENT, 0, 0, 20)) == first  # a chunk that is sent again
-    assert len(asked) == 1
+    assert asked == [2]
 
 
 @pytest.mark.parametrize(("piece", "offset", "nbytes"), [(1, 0, 4), (0, 40, 9), (0, -4, 4)])
 def test_bytes_outside_the_source_are_refused(piece: int, offset: int, nbytes: int) -> None:
-    source = halves(lambda: shards_of(HALVES, array_of(HALVES), 0, HOSTS), ((-CLIENT, 0, 48),))
+    source = halves(lambda _: shards_of(HALVES, array_of(HALVES), 0, HOSTS), ((-CLIENT, 0, 48),))
     with pytest.raises(ContentsMismatch, match="is not part of transfer 1, which sends"):
         source.bytes_of(Chunk(1, 0, -CLIENT, piece, offset, nbytes))
 
@@ -182,7 +221,7 @@ def test_contents_for_an_unknown_place_are_refused(
     sender: int, piece: int, offset: int, nbytes: int, contents: int
 ) -> None:
     pieces = from_client(HALVES, CLIENT, 0, HOSTS)
-    sink = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), None, HALVES), 0, HOSTS)
+    sink = Sink(e.OpenRecv(1, 0, (3,), pieces, False, (), (), (HALVES,)), HERE)
     chunk = Chunk(1, sender, 0, piece, offset, nbytes)
     assert sink.room(chunk) is None or contents != nbytes
     with pytest.raises(ContentsMismatch, match="transfer 1"):
@@ -191,13 +230,13 @@ def test_contents_for_an_unknown_place_are_refused(
 
 def test_what_is_received_where_it_belongs_is_there() -> None:
     pieces = from_client(HALVES, CLIENT, 0, HOSTS)
-    sink, chunk = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), None, HALVES), 0, HOSTS), Chunk(1, -CLIENT, 0, 0, 0, 48)
+    sink, chunk = Sink(e.OpenRecv(1, 0, (3,), pieces, False, (), (), (HALVES,)), HERE), Chunk(1, -CLIENT, 0, 0, 0, 48)
     room = sink.room(chunk)
     assert room is not None
     room[:] = bytes(range(48))
     assert sink.missing == 48  # until core has seen it
     sink.fill(chunk, room)
-    (shard,) = sink.shards().values()
+    ((shard,),) = (shards.values() for shards in sink.shards())
     assert shard.tobytes() == bytes(range(48))
     assert np.shares_memory(shard, np.frombuffer(room, np.uint8))
     assert sink.room(chunk) is None, "what has come is not written to again"
@@ -205,7 +244,7 @@ def test_what_is_received_where_it_belongs_is_there() -> None:
 
 def test_an_incomplete_shard_is_not_handed_on() -> None:
     pieces = from_client(HALVES, CLIENT, 0, HOSTS)
-    sink = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), None, HALVES), 0, HOSTS)
+    sink = Sink(e.OpenRecv(1, 0, (3,), pieces, False, (), (), (HALVES,)), HERE)
     sink.fill(Chunk(1, -CLIENT, 0, 0, 0, 40), b"x" * 40)
     with pytest.raises(ContentsMismatch, match="8 bytes are missing"):
         sink.shards()
@@ -213,9 +252,9 @@ def test_an_incomplete_shard_is_not_handed_on() -> None:
 
 def test_arriving_shards_are_aligned_so_that_devices_can_use_the_memory_as_it_is() -> None:
     pieces = from_client(HALVES, CLIENT, 0, HOSTS)
-    sink = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), None, HALVES), 0, HOSTS)
+    sink = Sink(e.OpenRecv(1, 0, (3,), pieces, False, (), (), (HALVES,)), HERE)
     sink.fill(Chunk(1, -CLIENT, 0, 0, 0, 48), bytes(48))
-    (shard,) = sink.shards().values()
+    ((shard,),) = (shards.values() for shards in sink.shards())
     assert shard.ctypes.data % shard_io.ALIGN == 0
 
 
@@ -226,18 +265,19 @@ def exchange(rows: Any, capacity: int) -> dict[int, Any]:
     """Return what each target host gets of these rows of HALVES. A row's first word names the shard of QUARTERS."""
     target = Layout((4 * capacity, 3), "int32", QUARTERS.place, QUARTERS.mesh, QUARTERS.sharding)
     row = rows.shape[1] * ITEM_BYTES["int32"]
-    sinks = {host: Sink(e.OpenRecv(1, 0, 3, (), True, (), HALVES, target), host, HOSTS) for host in range(4, 8)}
+    recv = e.OpenRecv(1, 0, (3,), (), True, (), (HALVES,), (target,))
+    sinks = {host: Sink(recv, HostPieces(host, HOSTS)) for host in range(4, 8)}
     for host in (1, 0):
         mine = rows[host * 4 : host * 4 + 4]
         pieces = tuple(
             (4 + to, host * 4 + to, int((mine[:, 0] == to).sum()) * row) for to in range(4) if to in mine[:, 0]
         )
-        send = e.OpenSend(1, 2, pieces, None, (), HALVES, target)
-        source = ShardSource(send, host, HOSTS, lambda at=(host, 0), mine=mine: {at: mine}, sparse=True)  # type: ignore[misc]
+        send = e.OpenSend(1, (2,), pieces, None, (), (HALVES,), (target,))
+        source = ShardSource(send, HostPieces(host, HOSTS), lambda _, at=(host, 0), mine=mine: {at: mine}, sparse=True)  # type: ignore[misc]
         for receiver, piece, nbytes in pieces:
             for chunk in chunks(1, (host, receiver), piece, nbytes, 7):
                 sinks[receiver].fill(chunk, source.bytes_of(chunk))
-    return {host: next(iter(sink.shards().values())) for host, sink in sinks.items()}
+    return {host: next(iter(sink.shards()[0].values())) for host, sink in sinks.items()}
 
 
 def test_rows_go_where_their_first_word_says_in_the_order_of_their_sources() -> None:

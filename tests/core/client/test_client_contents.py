@@ -50,7 +50,7 @@ def getting(early: bool = False) -> tuple[Client, int]:
     request = asked(client, buffer)
     client.handle(p.CallsMade(), 0)
     said = client.handle(p.MessageReceived(p.CONTROLLER, p.GetAccepted(request, 9, HERE, early=early)), 0)
-    assert p.OpenRecv(9, 9, request, ((0, 0, 32),), False, (), None, HERE) in said
+    assert p.OpenRecv(9, 9, (request,), ((0, 0, 32),), False, (), (), (HERE,)) in said
     return client, request
 
 
@@ -165,7 +165,7 @@ def test_contents_that_broke_off_are_sent_again_as_another_transfer() -> None:
     again = client.handle(p.Connected(p.CONTROLLER), 0)
     assert p.Send((p.CONTROLLER,), p.Get(2, buffer)) in again
     said = client.handle(p.MessageReceived(p.CONTROLLER, p.GetAccepted(2, 12, HERE)), 0)
-    assert p.OpenRecv(12, 12, request, ((0, 0, 32),), False, (), None, HERE) in said
+    assert p.OpenRecv(12, 12, (request,), ((0, 0, 32),), False, (), (), (HERE,)) in said
 
 
 def test_a_get_of_one_shard_is_one_also_when_it_is_asked_again() -> None:
@@ -175,7 +175,7 @@ def test_a_get_of_one_shard_is_one_also_when_it_is_asked_again() -> None:
     assert p.Send((p.CONTROLLER,), p.Get(request, buffer, 3)) in client.handle(p.CallsMade(), 0)
     said = client.handle(p.MessageReceived(p.CONTROLLER, p.GetAccepted(request, 9, where, -1, 3)), 0)
     assert p.GetStarted(request, 9, where, -1, 3) in said
-    assert p.OpenRecv(9, 9, request, ((1, 3, 8),), False, (), None, where) in said
+    assert p.OpenRecv(9, 9, (request,), ((1, 3, 8),), False, (), (), (where,)) in said
     client.handle(p.Disconnected(p.CONTROLLER, anew=True), 0)
     assert p.Send((p.CONTROLLER,), p.Get(2, buffer, 3)) in client.handle(p.Connected(p.CONTROLLER), 0)
 
@@ -194,4 +194,4 @@ def test_a_put_is_sent_again_from_the_buffer_that_the_user_named() -> None:
     )
     client.handle(p.Wakeup(), FIRST)
     said = client.handle(p.MessageReceived(p.CONTROLLER, p.PutAccepted(3, 9, where)), FIRST)
-    assert [each.buffer for each in said if isinstance(each, p.OpenSend)] == [buffer]
+    assert [each.buffers for each in said if isinstance(each, p.OpenSend)] == [(buffer,)]

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from core.compile import Lowerings, cut, lower
+from core.compile.draft import makes, reads
 from core.link.packing import pack_plan
 from core.model.errors import Illegal, ProgramError
 from core.model.place import Place, line
@@ -29,8 +30,7 @@ def steps_as_text(plan: Plan) -> list[str]:
     """Return a plan as lines of text: each step with what it reads, what it makes, and what it must follow."""
     lines = []
     for index, (step, after) in enumerate(zip(plan.steps, plan.after, strict=True)):
-        inputs, outputs = (step.inputs, step.outputs) if isinstance(step, Gang) else ((step.source,), (step.target,))
-        ends = f"{' '.join(map(str, inputs))} -> {' '.join(map(str, outputs))}"
+        ends = " -> ".join(" ".join(map(str, slots)) for slots in (reads(step), makes(step)))
         lines.append(f"{index} {step.name}: {ends}" + (f" after {' '.join(map(str, after))}" if after else ""))
     return lines
 
@@ -123,7 +123,7 @@ def test_an_exchange_is_a_sparse_move_with_its_bound() -> None:
     plan = lowered(program)
     sparse = [step for step in plan.steps if isinstance(step, Move)]
     assert [(step.name, step.sparse, step.node) for step in sparse] == [("to experts", True, 1), ("back", True, 3)]
-    assert plan.slots[sparse[0].target].layout.shape == (16, 8)
+    assert plan.slots[sparse[0].targets[0]].layout.shape == (16, 8)
     routed = plan.steps[0]
     assert isinstance(routed, Gang)
     assert routed.irregular
@@ -159,6 +159,44 @@ def test_a_reshard_on_the_same_devices_is_a_gang_that_computes_nothing() -> None
     ]  # fmt: skip
 
 
+def test_arrays_of_one_reshard_that_come_from_the_same_devices_are_one_move() -> None:
+    b = Build(s=2, t=2, u=2)
+    x, y, z, w = b.arg("s", 4), b.call("make", "s", [b.arg("s", 8)]), b.arg("t", 4), b.arg("u", 4)
+    b.reshard("tree", x, "u", "", y, z, w)
+    plan = lowered(b.program(*[b.output(number) for number in range(4)]))
+    assert steps_as_text(plan) == ["0 tree: 2 -> 4", "1 make: 1 -> 5", "2 tree: 0 5 -> 6 7 after 1", "3 tree: 3 -> 8"]
+    assert plan.results == (6, 7, 4, 8)
+
+
+def test_what_nothing_reads_of_a_reshard_does_not_move() -> None:
+    b = Build(s=2, t=2)
+    b.reshard("tree", b.arg("s", 4), "t", "", b.arg("s", 8), b.arg("s", 12))
+    plan = lowered(b.program(b.output(0), b.output(2)))
+    assert steps_as_text(plan) == ["0 tree: 0 2 -> 3 4"]
+
+
+def test_what_a_gang_reads_of_one_maker_is_one_move() -> None:
+    """What was made before has begun to move before."""
+    b = Build(s=2, t=2)
+    early = b.call("early", "s", [b.arg("s", 4)])
+    one = b.call("late", "s", [b.arg("s", 4)], [b.value("s", 4), b.value("s", 8)])
+    both = [one, b.output(1)]
+    plan = lowered(b.program(b.call("reader", "t", [early, *both]), b.call("other", "t", both)))
+    assert [step.name for step in plan.steps] == [
+        "early", "move to reader", "late", "move to reader", "reader", "other"
+    ]  # fmt: skip
+
+
+def test_a_reshard_of_several_on_the_same_devices_is_one_gang() -> None:
+    b = Build(s=4)
+    b.reshard("columns", b.arg("s", 8, 8, split="0."), "s", ".0", b.arg("s", 4, 4))
+    plan = lowered(b.program(b.output(0)))
+    assert steps_as_text(plan) == ["0 columns: 0 -> 2"]
+    both = lowered(b.program(b.output(0), b.output(1)))
+    assert steps_as_text(both) == ["0 columns: 0 1 -> 2 3"]
+    assert [code.key for code in both.codes] == ["reshard:float32[8, 8]:4[0;]->4[;0] float32[4, 4]:4[]->4[;0]"]
+
+
 def test_what_a_reshard_has_brought_is_not_brought_again() -> None:
     b = Build(s=2, t=2)
     x = b.call("make", "s", [b.arg("s", 4)])
@@ -176,8 +214,8 @@ def test_a_reshard_that_nothing_reads_is_left_out() -> None:
 
 def test_a_reshard_keeps_the_array() -> None:
     b = Build(s=2)
-    b.nodes.append(Reshard("cut", b.arg("s", 4).ref, b.value("s", 2)))
-    with pytest.raises(ProgramError, match=r"node 'cut' \(0\): float32\[4\] cannot become float32\[2\]"):
+    b.nodes.append(Reshard("cut", (b.arg("s", 4).ref,), (b.value("s", 2),)))
+    with pytest.raises(ProgramError, match=r"node 'cut' \(0\): output 0: float32\[4\] cannot become float32\[2\]"):
         validate(b.program(b.output(0)))
 
 

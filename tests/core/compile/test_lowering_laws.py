@@ -1,5 +1,6 @@
 """Laws of every plan, checked by brute force on random programs."""
 
+from collections import Counter
 from itertools import count
 
 import msgspec
@@ -33,7 +34,9 @@ def cases(draw: st.DrawFn) -> Case:
             live.append(b.exchange(f"x{number}", draw(st.sampled_from(live)), b.value(where, 8, 8)))
             continue
         if draw(st.integers(0, 5)) == 0:
-            live.append(b.reshard(f"r{number}", draw(st.sampled_from(live)), where, draw(st.sampled_from(SPLITS))))
+            several = draw(st.lists(st.sampled_from(live), min_size=1, max_size=3))
+            b.reshard(f"r{number}", several[0], where, draw(st.sampled_from(SPLITS)), *several[1:])
+            live += [b.output(index) for index in range(len(several))]
             continue
         inputs = draw(st.lists(st.sampled_from(live), min_size=1, max_size=3))
         splits = draw(st.lists(st.sampled_from(SPLITS), min_size=1, max_size=2))
@@ -77,7 +80,7 @@ def steps_before(plan: Plan) -> list[set[int]]:
 
 
 def ends(step: Gang | Move) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return (step.inputs, step.outputs) if isinstance(step, Gang) else ((step.source,), (step.target,))
+    return (step.inputs, step.outputs) if isinstance(step, Gang) else (step.sources, step.targets)
 
 
 def on(step: Gang) -> set[int]:
@@ -129,14 +132,17 @@ def computes_what_its_program_says(case: Case, plan: Plan) -> None:
             for number in range(len(node.outputs)):
                 made[Out(index, number)] = name(key, inputs, number)
         elif isinstance(node, Reshard):
-            made[Out(index)] = made[node.input]
+            made.update({Out(index, number): made[ref] for number, ref in enumerate(node.inputs)})
         else:
             made[Out(index)] = name("exchange", made[node.input])
 
     held = {slot: name("arg", slot) for slot in range(len(program.args))}
     for step in plan.steps:
         if isinstance(step, Move):
-            held[step.target] = name("exchange", held[step.source]) if step.sparse else held[step.source]
+            sent = [held[slot] for slot in step.sources]
+            held.update(
+                zip(step.targets, [name("exchange", each) for each in sent] if step.sparse else sent, strict=True)
+            )
             continue
         code = plan.codes[step.computation]
         inputs = tuple(held[slot] for slot in step.inputs)
@@ -154,7 +160,8 @@ def gives_readers_the_layouts_that_they_want(case: Case, plan: Plan) -> None:
     program, where, _ = case
     for step in plan.steps:
         if isinstance(step, Move):
-            assert plan.slots[step.source].layout.place != plan.slots[step.target].layout.place or step.sparse
+            ((source,), (target,)) = ({plan.slots[slot].layout.place for slot in end} for end in ends(step))
+            assert source != target or step.sparse
             continue
         assert all(plan.slots[slot].layout.place == step.place for slot in (*step.inputs, *step.outputs))
         code = plan.codes[step.computation]
@@ -170,19 +177,22 @@ def gives_readers_the_layouts_that_they_want(case: Case, plan: Plan) -> None:
         for mine, its in zip((*step.inputs, *step.outputs), (*model.inputs, *model.outputs), strict=True):
             assert canonical(plan.slots[mine].layout) == canonical(plan.slots[its].layout)
     done = [
-        (step.source, canonical(plan.slots[step.target].layout))
+        (source, canonical(plan.slots[target].layout))
         for step in plan.steps
         if isinstance(step, Move) and isinstance(program.nodes[step.node], Node)
+        for source, target in zip(*ends(step), strict=True)
     ]
     assert len(set(done)) == len(done)
     for index, node in enumerate(program.nodes):
         if isinstance(node, Reshard):
-            (slot,) = {slot for step in plan.steps if step.node == index for slot in ends(step)[1]} or {-1}
-            value = node.output
-            layout = Layout(
-                value.shape, value.dtype, where[value.slice], program.slices[value.slice].mesh_shape, value.sharding
+            wanted_of_all = Counter(
+                Layout(
+                    value.shape, value.dtype, where[value.slice], program.slices[value.slice].mesh_shape, value.sharding
+                )
+                for value in node.outputs
             )
-            assert slot < 0 or plan.slots[slot].layout == layout
+            slots = [slot for step in plan.steps if step.node == index for slot in ends(step)[1]]
+            assert Counter(plan.slots[slot].layout for slot in slots) <= wanted_of_all
 
 
 def keeps_slots_from_maker_to_last_reader(case: Case, plan: Plan) -> None:

@@ -84,7 +84,7 @@ def chain(length: int, keep: bool = True) -> Plan:
 def inbound(sparse: bool = False) -> Plan:
     """(elsewhere) -> move -> gang"""
     steps: list[Gang | Move] = [
-        Move("in", 0, 1, sparse, 0),
+        Move("in", (0,), (1,), sparse, 0),
         gang("reader", NEAR, (1,), (2,)),
         gang("other", NEAR, (), (3,)),
     ]
@@ -95,7 +95,7 @@ def outbound(sparse: bool = False) -> Plan:
     """gang -> move -> (elsewhere), and a gang that reads the same"""
     steps: list[Gang | Move] = [
         gang("maker", NEAR, (), (0,)),
-        Move("out", 0, 1, sparse, 0),
+        Move("out", (0,), (1,), sparse, 0),
         gang("reader", NEAR, (0,), (2,)),
     ]
     return plan(1, [X, layout(FAR), X], steps, keep=(2,))

@@ -86,12 +86,11 @@ def a_buffer_is_freed_once_and_never_while_it_is_in_use(life: Life, lane: str) -
                     assert buffer not in freed
                     users.setdefault(buffer, []).append(("done", seq))
                 freed.update(dict.fromkeys(effect.donated, at))
-            case p.OpenSend(transfer=transfer, buffer=buffer):
-                assert buffer not in freed
-                users.setdefault(buffer, []).append(("sent", transfer))
-            case p.OpenRecv(transfer=transfer, buffer=buffer):
-                assert buffer not in freed
-                users.setdefault(buffer, []).append(("recv", transfer))
+            case p.OpenSend(transfer=transfer) | p.OpenRecv(transfer=transfer):
+                ends = "sent" if isinstance(effect, p.OpenSend) else "recv"
+                for buffer in effect.buffers:
+                    assert buffer not in freed
+                    users.setdefault(buffer, []).append((ends, transfer))
             case p.SpillBuffer(seq=seq, buffer=buffer) | p.RestoreBuffer(seq=seq, buffer=buffer):
                 assert buffer not in freed
                 users.setdefault(buffer, []).append(("done", seq))
@@ -127,9 +126,9 @@ def blame_goes_from_a_spoilt_value_to_all_that_reads_it(life: Life, lane: str) -
     }
     for _, effect in life.effects:
         match effect:
-            case p.OpenRecv(transfer=transfer, buffer=buffer):
+            case p.OpenRecv(transfer=transfer, buffers=buffers):
                 if fates["recv", transfer] != "data":
-                    spoilt.add(buffer)
+                    spoilt.update(buffers)
             case p.RestoreBuffer(seq=seq, buffer=buffer):
                 if fates["done", seq] is not None:
                     spoilt.add(buffer)
@@ -139,8 +138,8 @@ def blame_goes_from_a_spoilt_value_to_all_that_reads_it(life: Life, lane: str) -
                 assert (blames[seq] is not None) == (bad or fates["done", seq] is not None)
                 if blames[seq] is not None:
                     spoilt.update(outputs)
-            case p.OpenSend(buffer=buffer, blame=blame):
-                assert (blame is not None) == (buffer in spoilt)
+            case p.OpenSend(buffers=buffers, blame=blame):
+                assert (blame is not None) == (not spoilt.isdisjoint(buffers))
             case _:
                 pass
 

@@ -9,7 +9,7 @@ import pytest
 
 from core import protocol as p
 from core.host import Executor, code_cause
-from core.model import Illegal
+from core.model import Illegal, receives_by_host, sends_by_host
 from core.model.place import line
 from core.model.plan import Gang, Layout, Move
 from core.model.program import Sharding
@@ -91,7 +91,11 @@ def test_steps_behind_a_held_launch_name_it_until_it_is_settled() -> None:
 
 def test_with_queues_by_device_a_held_launch_holds_only_its_own_devices() -> None:
     zero, one = line(0, 0, 1), line(0, 1, 1)
-    steps: list[Gang | Move] = [Move("in", 0, 1, False, 0), gang("held", zero, (1,), (2,)), gang("free", one, (), (3,))]
+    steps: list[Gang | Move] = [
+        Move("in", (0,), (1,), False, 0),
+        gang("held", zero, (1,), (2,)),
+        gang("free", one, (), (3,)),
+    ]
     made = plan(1, [layout(FAR), layout(zero), layout(zero), layout(one)], steps, keep=(2, 3))
     for lane, launched in (("host", 0), ("device", 1)):
         host = Host(lane)
@@ -285,7 +289,7 @@ def test_a_send_opens_when_its_source_is_made() -> None:
     assert [type(e) for e in host.read(enter(1), send(2, 1))] == [p.Launch]
     opened = host.hear(p.Finished(1))[1]
     assert isinstance(opened, p.OpenSend)
-    assert (opened.transfer, opened.buffer, opened.blame) == (2, 100, None)
+    assert (opened.transfer, opened.buffers, opened.blame) == (2, (100,), None)
     assert opened.causes == (("order", 2), ("done", 1))
     assert {receiver for receiver, _, _ in opened.pieces} == {2}
     assert sum(nbytes for _, _, nbytes in opened.pieces) == 16  # half of eight floats
@@ -296,7 +300,7 @@ def test_a_host_with_nothing_to_send_is_over_at_once() -> None:
     whole = Sharding(((),))
     source = Layout((8,), "float32", NEAR, (4,), whole)
     target = Layout((8,), "float32", line(0, 2, 2), (2,), whole)
-    made = plan(1, [source, target], [gang("g", NEAR, (), (0,)), Move("out", 0, 1, False, 0)])
+    made = plan(1, [source, target], [gang("g", NEAR, (), (0,)), Move("out", (0,), (1,), False, 0)])
     host = Host()
     host.run(made)
     assert host.read(enter(1), send(2, 1))[1:] == [done(2, ("order", 2))]
@@ -310,8 +314,48 @@ def test_memory_for_a_receive_is_there_when_the_gang_before_it_has_finished() ->
     made, opened = host.hear(p.Finished(4))[1:]
     assert made == p.MakeBuffer(101, X, None, (("order", 2), ("done", 4)))
     assert isinstance(opened, p.OpenRecv)
-    assert (opened.transfer, opened.seq, opened.buffer, opened.sparse) == (1, 5, 101, False)
+    assert (opened.transfer, opened.seq, opened.buffers, opened.sparse) == (1, 5, (101,), False)
     assert sum(nbytes for _, _, nbytes in opened.pieces) == 16
+
+
+def test_arrays_that_go_together_are_one_send_which_opens_when_the_last_is_made() -> None:
+    there = layout(FAR)
+    steps: list[Gang | Move] = [
+        gang("one", NEAR, (), (0,)),
+        gang("two", NEAR, (), (1,)),
+        Move("out", (0, 1, 0), (2, 3, 4), False, 0),
+    ]
+    host = Host()
+    host.run(plan(1, [X, X, there, there, there], steps))
+    assert [type(e) for e in host.read(enter(1), enter(2, 1), send(3, 2))] == [p.Launch, p.Launch]
+    assert [type(e) for e in host.hear(p.Finished(1))] == [p.ToController]
+    opened = host.hear(p.Finished(2, BAD))[1]
+    assert isinstance(opened, p.OpenSend)
+    assert (opened.buffers, opened.blame is not None) == ((100, 101, 100), True)
+    assert opened.causes == (("order", 2), ("done", 1), ("done", 2))
+    one = sends_by_host((X,), (there,), 0, Cluster())
+    assert opened.pieces == sends_by_host((X, X, X), (there, there, there), 0, Cluster())
+    assert sum(nbytes for *_, nbytes in opened.pieces) == 3 * sum(nbytes for *_, nbytes in one)
+    assert host.hear(p.Sent(3)) == [
+        done(3, ("sent", 3), opened.blame),
+        *(p.FreeBuffer(100 + at, (("done", 1 + at), ("sent", 3))) for at in (0, 1)),
+    ]
+
+
+def test_arrays_that_come_together_are_one_receive_and_share_its_blame() -> None:
+    there = layout(FAR)
+    steps: list[Gang | Move] = [Move("in", (0, 1), (2, 3), False, 0), gang("reader", NEAR, (3,), (4,))]
+    host = Host()
+    host.run(plan(1, [there, there, X, X, X], steps, keep=(2, 4)))
+    first, second, opened, *_ = host.read(recv(2, 1), enter(3, 1))
+    assert [first, second] == [p.MakeBuffer(buffer, X, None, (("order", 2),)) for buffer in (102, 103)]
+    assert isinstance(opened, p.OpenRecv)
+    assert opened.buffers == (102, 103)
+    assert opened.pieces == receives_by_host((there, there), (X, X), 0, Cluster())
+    said = host.hear(p.Received(1, BAD))
+    assert [type(each) for each in said] == [p.ToController, p.Launch]
+    assert isinstance(said[1], p.Launch)
+    assert said[1].placeholders
 
 
 def test_a_gang_that_is_not_on_this_host_does_not_hold_a_receive() -> None:
@@ -328,7 +372,7 @@ def test_a_sparse_send_is_counted_first() -> None:
     pieces = ((2, 0, 40), (2, 1, 8))
     assert host.hear(p.RowsCounted(2, pieces)) == [
         p.ToController(p.PieceCounts(2, ME, ((2, 2),)), (("count", 2),)),
-        p.OpenSend(2, 100, pieces, None, (("count", 2),), X, layout(FAR)),
+        p.OpenSend(2, (100,), pieces, None, (("count", 2),), (X,), (layout(FAR),)),
     ]
 
 
@@ -345,7 +389,7 @@ def test_a_spoilt_sparse_send_tells_every_host_that_might_have_got_rows() -> Non
 def test_a_sparse_receive_is_told_what_to_expect() -> None:
     host = Host()
     host.run(inbound(sparse=True))
-    assert host.read(recv(2, 1))[1] == p.OpenRecv(1, 2, 101, (), True, (("order", 2),), layout(FAR), X)
+    assert host.read(recv(2, 1))[1] == p.OpenRecv(1, 2, (101,), (), True, (("order", 2),), (layout(FAR),), (X,))
     assert host.read(p.ExpectStep(1, ((0, 3), (1, 4)))) == [p.ExpectRecv(1, 3, (("order", 3),))]
     assert host.read(p.ExpectStep(1, ((1, 4),))) == [p.ExpectRecv(1, 0, (("order", 4),))]
 
@@ -358,7 +402,7 @@ def test_a_client_gets_each_shard_once_and_puts_each_shard_where_it_belongs() ->
     assert opened.pieces == ((-7, 0, 16), (-7, 1, 16))
     host.hear(p.Received(1))
     assert host.read(p.SendStep(2, -1, 50, HOSTS, 2, 7))[0] == p.OpenSend(
-        2, 50, ((-7, 0, 16), (-7, 1, 16)), None, (("order", 2), ("recv", 1)), both
+        2, (50,), ((-7, 0, 16), (-7, 1, 16)), None, (("order", 2), ("recv", 1)), (both,)
     )
     other = Executor(1, Cluster())
     other.handle(seat(host=1), 0)

@@ -48,7 +48,7 @@ def test_an_abandoned_gang_leaves_a_tombstone_and_those_behind_it_go_on() -> Non
 
 
 def test_memory_that_a_tombstone_would_have_taken_over_is_freed() -> None:
-    steps: list[Gang | Move] = [Move("in", 0, 1, False, 0), gang("reader", NEAR, (1,), (2,))]
+    steps: list[Gang | Move] = [Move("in", (0,), (1,), False, 0), gang("reader", NEAR, (1,), (2,))]
     made = plan(1, [layout(FAR), X, X], steps, keep=(2,), donate=True)
     host = Host()
     host.run(made)

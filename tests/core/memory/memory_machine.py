@@ -29,11 +29,10 @@ class Launch:
 class Arrival:
     """A receive, a put or a restore. It takes memory on each device as soon as `after` allows."""
 
-    key: Key
-    nbytes: int
+    nbytes: dict[Key, int]  # of each buffer that comes
     devices: list[int]
     after: int
-    source: Key | None
+    sources: set[Key]
     done: Callable[[], None]  # called when it has arrived
     here: set[int] = field(default_factory=set)
 
@@ -85,17 +84,18 @@ class Machine:
         for arrival in self.arrivals:
             left = [d for d in arrival.devices if d not in arrival.here]
             found += [partial(self.take, arrival, d) for d in left if self.clear_of(d, arrival.after)]
-            if not left and (arrival.source is None or arrival.source in self.landed):
+            if not left and arrival.sources <= self.landed:
                 found.append(partial(self.land, arrival))
         return found
 
     def take(self, arrival: Arrival, device: int) -> None:
         arrival.here.add(device)
-        self.allocate(device, arrival.key, arrival.nbytes)
+        for key, nbytes in arrival.nbytes.items():
+            self.allocate(device, key, nbytes)
 
     def land(self, arrival: Arrival) -> None:
         self.arrivals.remove(arrival)
-        self.landed.add(arrival.key)
+        self.landed.update(arrival.nbytes)
         arrival.done()
 
     def start(self, launch: Launch) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
+from core.compile.draft import reads
 from core.model.place import Place, line
 from core.model.plan import Code, Gang, Layout, Move, Plan, Slot
 from core.model.program import Sharding
@@ -45,20 +47,16 @@ class Draft:
         self.steps.append(Gang("g", 0, place, inputs, made, donate, 1, temp, True, irregular, len(self.steps)))
         return made
 
-    def move(self, source: int, place: Place) -> int:
-        target = self.slot(place, self.sizes[source], len(self.steps))
-        self.steps.append(Move("m", source, target, False, len(self.steps)))
-        return target
+    def move(self, sources: Sequence[int], place: Place) -> tuple[int, ...]:
+        targets = tuple(self.slot(place, self.sizes[source], len(self.steps)) for source in sources)
+        self.steps.append(Move("m", tuple(sources), targets, False, len(self.steps)))
+        return targets
 
     def keep(self, *slots: int) -> None:
         self.kept.update(slots)
 
     def readers(self, slot: int) -> list[int]:
-        return [
-            at
-            for at, step in enumerate(self.steps)
-            if (slot in step.inputs if isinstance(step, Gang) else slot == step.source)
-        ]
+        return [at for at, step in enumerate(self.steps) if slot in reads(step)]
 
     def plan(self) -> Plan:
         slots, args = [], 0
@@ -80,8 +78,7 @@ class Draft:
         latest: dict[int, int] = {}
         found = []
         for at, step in enumerate(self.steps):
-            slots = step.inputs if isinstance(step, Gang) else (step.source,)
-            before = {self.maker[slot] for slot in slots} - {-1}
+            before = {self.maker[slot] for slot in reads(step)} - {-1}
             if isinstance(step, Gang):
                 before |= {latest[d] for d in step.place.devices() if d in latest}
                 latest.update((d, at) for d in step.place.devices())
@@ -106,7 +103,8 @@ def draw_plan(rng: Random, ident: int, steps: int = 6, size: int = 24) -> Plan:
             source = rng.choice(live)
             apart = [p for p in places if not set(p.devices()) & set(draft.places[source].devices())]
             if apart:
-                draft.move(source, rng.choice(apart))
+                along = [slot for slot in live if draft.places[slot] == draft.places[source]]
+                draft.move((source, *rng.sample(along, rng.randint(0, min(2, len(along))))), rng.choice(apart))
             continue
         place = rng.choice(places)
         inside = [slot for slot in live if set(draft.places[slot].devices()) <= set(place.devices())]

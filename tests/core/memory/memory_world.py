@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
+from core.compile.draft import makes, reads
 from core.memory.buffers import Buffer, Buffers
 from core.memory.footprint import Footprint, donates, effective
 from core.memory.ledger import LacksMemory, Ledger, NeverFits
@@ -48,11 +49,7 @@ class Run:
         return ("buffer", self.results[slot], 0) if slot in self.results else ("slot", self.ident, slot)
 
     def readers(self, slot: int) -> list[int]:
-        return [
-            at
-            for at, step in enumerate(self.plan.steps)
-            if (slot in step.inputs if isinstance(step, Gang) else slot == step.source)
-        ]
+        return [at for at, step in enumerate(self.plan.steps) if slot in reads(step)]
 
 
 class World:
@@ -105,7 +102,7 @@ class World:
         self.machine.landed.discard(key)
         self.place_in_order(key, buffer.nbytes, devices)
         after = self.ledger.after(buffer.key)
-        self.machine.arrivals.append(Arrival(key, buffer.nbytes, devices, after, None, done))
+        self.machine.arrivals.append(Arrival({key: buffer.nbytes}, devices, after, set(), done))
 
     def submit(self, plan: Plan, share: float = 0.7) -> Run | None:
         args: list[int] = []
@@ -258,12 +255,11 @@ class World:
         self.seq += 1
         run.entered[step] = self.seq
         what = run.plan.steps[step]
-        slots = (*what.inputs, *what.outputs) if isinstance(what, Gang) else (what.source, what.target)
         if isinstance(what, Gang):
             self.enter_gang(run, step, what)
         else:
             self.enter_move(run, step, what)
-        for slot in slots:
+        for slot in (*reads(what), *makes(what)):
             ident = run.results.get(slot, -1)
             if run.plan.slots[slot].maker == step and ident >= 0:
                 self.drop(self.buffers.ordered(ident, self.seq))
@@ -313,26 +309,24 @@ class World:
         self.ledger.entered(run.ident, step, self.seq)
 
     def enter_move(self, run: Run, step: int, move: Move) -> None:
-        slot = run.plan.slots[move.target]
-        devices = list(slot.layout.place.devices())
-        after = self.ledger.after(self.atoms.intern(slot.layout.place), slot.nbytes)
+        place = run.plan.slots[move.targets[0]].layout.place
+        devices, nbytes = list(place.devices()), {run.key(slot): run.plan.slots[slot].nbytes for slot in move.targets}
+        after = self.ledger.after(self.atoms.intern(place), sum(nbytes.values()))
         self.ledger.entered(run.ident, step, self.seq)
-        self.place_in_order(run.key(move.target), slot.nbytes, devices)
+        for key, each in nbytes.items():
+            self.place_in_order(key, each, devices)
         over = partial(self.move_over, run, step, move)
-        self.machine.arrivals.append(
-            Arrival(run.key(move.target), slot.nbytes, devices, after, run.key(move.source), over)
-        )
-        ident = run.results.get(move.target)
-        if ident is not None:  # the transfer holds what it fills
-            self.buffers.use(self.buffers.hold(ident).id)
+        self.machine.arrivals.append(Arrival(nbytes, devices, after, set(map(run.key, move.sources)), over))
+        for ident in [run.results[slot] for slot in move.targets if slot in run.results]:
+            self.buffers.use(self.buffers.hold(ident).id)  # the transfer holds what it fills
 
     def move_over(self, run: Run, step: int, move: Move) -> None:
         run.over.add(step)
-        ident = run.results.get(move.target)
-        if ident is not None:
+        for ident in [run.results[slot] for slot in move.targets if slot in run.results]:
             self.buffers.filled(ident)
             self.drop(self.buffers.let_go(ident, used=True))
-        self.reader_over(run, move.source)
+        for slot in dict.fromkeys(move.sources):
+            self.reader_over(run, slot)
 
     def gang_over(self, run: Run, step: int, gang: Gang, seq: int) -> None:
         run.over.add(step)

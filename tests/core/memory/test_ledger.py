@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.compile.draft import reads
 from core.controller.plan_rows import PlanRows
 from core.memory.footprint import Footprint, donates, effective
 from core.memory.ledger import LacksMemory, Ledger, NeverFits, size_text
@@ -106,8 +107,7 @@ def test_bounds_are_the_true_peaks_over_all_orders(seed: int) -> None:
 def levels_met(plan: Plan, donated: frozenset[int], device: int) -> Iterator[tuple[int, int]]:
     """Return (level, scratch) of the run on this device, at every point of every order."""
     readers = {
-        slot: [at for at, s in enumerate(plan.steps) if slot in (s.inputs if isinstance(s, Gang) else (s.source,))]
-        for slot in range(len(plan.slots))
+        slot: [at for at, step in enumerate(plan.steps) if slot in reads(step)] for slot in range(len(plan.slots))
     }
 
     def here(slot: int) -> int:

@@ -1,5 +1,6 @@
 """A resharding brings each element exactly once to each shard that must hold it, for any two layouts."""
 
+from collections.abc import Sequence
 from math import lcm, prod
 
 import numpy as np
@@ -9,12 +10,13 @@ from hypothesis import strategies as st
 
 from core.model.place import Grid, Place, line
 from core.model.plan import Layout
-from core.model.program import Sharding
+from core.model.program import ITEM_BYTES, Sharding
 from core.model.resharding import (
     Piece,
     all_pieces,
     canonical,
     is_local,
+    numbered,
     receives,
     receives_by_host,
     sends,
@@ -103,19 +105,36 @@ def places(draw: st.DrawFn, size: int) -> Place:
 
 
 @st.composite
-def pairs(draw: st.DrawFn) -> tuple[Layout, Layout]:
+def pairs(draw: st.DrawFn, ends: tuple[Place | None, Place | None] = (None, None)) -> tuple[Layout, Layout]:
+    """Source and target of one array; `ends`: their places, if they are given."""
     rank = draw(st.integers(0, 3))
-    meshes = [draw(st.sampled_from(MESHES)) for _ in range(2)]
+    meshes = [draw(st.sampled_from([mesh for mesh in MESHES if end is None or prod(mesh) == end.size])) for end in ends]
     splits = [draw(shardings(mesh, rank)) for mesh in meshes]
     shape = []
     for dimension in range(rank):
         parts = [split.parts(mesh)[dimension] for split, mesh in zip(splits, meshes, strict=True) if split.dims]
         shape.append(lcm(1, *parts) * draw(st.integers(0 if draw(st.integers(0, 9)) == 0 else 1, 2)))
     source, target = (
-        Layout(tuple(shape), "float32", draw(places(prod(mesh))), mesh, split)
-        for mesh, split in zip(meshes, splits, strict=True)
+        Layout(tuple(shape), "float32", draw(places(prod(mesh))) if end is None else end, mesh, split)
+        for end, mesh, split in zip(ends, meshes, splits, strict=True)
     )
     return source, target
+
+
+def typed(layout: Layout, dtype: str) -> Layout:
+    return Layout(layout.shape, dtype, layout.place, layout.mesh, layout.sharding)
+
+
+@st.composite
+def together(
+    draw: st.DrawFn, dtypes: Sequence[str] = tuple(ITEM_BYTES)
+) -> tuple[tuple[Layout, ...], tuple[Layout, ...]]:
+    """Sources and targets of two or three arrays that go as one: all from one place, and all to one place."""
+    source, target = draw(pairs())
+    more = draw(st.lists(pairs((source.place, target.place)), min_size=1, max_size=2))
+    drawn = [(pair, draw(st.sampled_from(dtypes))) for pair in ((source, target), *more)]
+    sources, targets = (tuple(typed(pair[end], dtype) for pair, dtype in drawn) for end in range(2))
+    return sources, targets
 
 
 # --- laws -------------------------------------------------------------------------------------------------
@@ -176,11 +195,41 @@ def test_the_pieces_of_a_move_are_those_that_each_host_receives(
     source, target = pair
     hosts = Alike(devices_per_host)
     receivers = sorted({hosts.host_of(device) for device in target.place.devices()})
-    assert sorted(all_pieces(source, target, receivers, hosts)) == sorted(
+    assert sorted(all_pieces((source,), (target,), receivers, hosts)) == sorted(
         (sender, host, number, nbytes)
         for host in receivers
-        for sender, number, nbytes in receives_by_host(source, target, host, hosts)
+        for sender, number, nbytes in receives_by_host((source,), (target,), host, hosts)
     )
+
+
+@given(together(), st.sampled_from([1, 2, 4]))
+@examples(60)
+def test_arrays_that_go_as_one_have_the_pieces_of_each_alone_numbered_one_after_another(
+    moved: tuple[tuple[Layout, ...], tuple[Layout, ...]], devices_per_host: int
+) -> None:
+    sources, targets = moved
+    hosts = Alike(devices_per_host)
+    every = range(32 // devices_per_host)
+    sent = [
+        (number, host, receiver, nbytes)
+        for host in every
+        for receiver, number, nbytes in sends_by_host(sources, targets, host, hosts)
+    ]
+    got = [
+        (number, sender, host, nbytes)
+        for host in every
+        for sender, number, nbytes in receives_by_host(sources, targets, host, hosts)
+    ]
+    listed = all_pieces(sources, targets, every, hosts)
+    assert sorted(sent) == sorted(got)  # both sides compute the same pieces
+    assert sorted(listed) == sorted((sender, receiver, number, nbytes) for number, sender, receiver, nbytes in sent)
+    assert len({number for number, *_ in sent}) == len(sent)  # so also once from each sender to each receiver
+
+    alone = []
+    for first, source, target in numbered(sources, targets):
+        pieces = [piece for host in every for piece in sends(source, target, host, hosts)]
+        alone += sorted((first + piece.number, piece.sender, piece.receiver, piece.nbytes) for piece in pieces)
+    assert sorted(sent) == alone
 
 
 @given(pairs())
@@ -236,8 +285,8 @@ def layout(first: int, mesh: tuple[int, ...], *dims: tuple[int, ...], shape: tup
 def test_from_m_shards_to_n() -> None:
     """From 4 shards to 2: each target shard gets two whole source shards."""
     source, target = layout(0, (4,), (0,), ()), layout(4, (2,), (0,), ())
-    assert sends_by_host(source, target, 1, Alike(1)) == ((4, 1, 64),)
-    assert receives_by_host(source, target, 5, Alike(1)) == ((2, 6, 64), (3, 7, 64))
+    assert sends_by_host((source,), (target,), 1, Alike(1)) == ((4, 1, 64),)
+    assert receives_by_host((source,), (target,), 5, Alike(1)) == ((2, 6, 64), (3, 7, 64))
 
 
 def test_replicas_receive_the_array_once_for_each_host() -> None:

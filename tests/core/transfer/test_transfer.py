@@ -28,13 +28,13 @@ def receive(it: Transfer, peer: int, message: object) -> list[p.Command]:
 
 
 def open_send(it: Transfer, *pieces: tuple[int, int, int], blame: p.Blame | None = None) -> list[p.Command]:
-    return it.handle(p.OpenSend(T, 3, pieces, blame, ()), 0)
+    return it.handle(p.OpenSend(T, (3,), pieces, blame, ()), 0)
 
 
 def open_recv(
     it: Transfer, *pieces: tuple[int, int, int], transfer: int = T, seq: int = T, sparse: bool = False
 ) -> list[p.Command]:
-    return it.handle(p.OpenRecv(transfer, seq, 4, pieces, sparse, ()), 0)
+    return it.handle(p.OpenRecv(transfer, seq, (4,), pieces, sparse, ()), 0)
 
 
 def expect(it: Transfer, pieces: int) -> list[p.Command]:
@@ -139,7 +139,7 @@ def test_a_dropped_send_spoils_receivers_that_have_not_been_sent_all() -> None:
 def test_credits_are_granted_before_the_source_exists_so_that_data_flow_at_once() -> None:
     it = machine()
     assert open_recv(it, (1, 0, 70), (2, 1, 500)) == to(1, Grant(T, 1, 0, 70)) + to(2, Grant(T, 2, 0, 100))
-    assert receive(it, 2, Chunk(T, 2, 0, 1, 0, 50)) == [p.Fill(4, Chunk(T, 2, 0, 1, 0, 50)), *to(2, Grant(T, 2, 0, 50))]
+    assert receive(it, 2, Chunk(T, 2, 0, 1, 0, 50)) == [p.Fill(Chunk(T, 2, 0, 1, 0, 50)), *to(2, Grant(T, 2, 0, 50))]
 
 
 def test_a_sender_has_landed_with_its_last_byte_and_the_transfer_when_all_senders_have() -> None:
@@ -368,7 +368,7 @@ def test_early_messages_are_bounded_for_each_peer() -> None:
     assert is_close(receive(it, 1, Grant(8, 0, 1, 5)), 1)
     assert is_close(receive(it, 1, Spoilt(8, 1, 0, BOOM)), 1)
     assert receive(it, 2, Grant(8, 0, 2, 5)) == []
-    it.handle(p.OpenRecv(0, 0, 4, ((1, 0, 5),), False, ()), 0)
+    it.handle(p.OpenRecv(0, 0, (4,), ((1, 0, 5),), False, ()), 0)
     assert receive(it, 1, Spoilt(8, 1, 0, BOOM)) == []  # one message has been used, so there is room for another
     it.handle(p.Disconnected(1), 0)
     assert receive(it, 1, Grant(8, 0, 1, 5)) == []
@@ -378,7 +378,7 @@ def test_an_error_of_the_local_caller_is_raised_and_changes_nothing() -> None:
     it = machine()
     open_send(it, (1, 0, 10))
     open_recv(it, (1, 0, 10))
-    for wrong in (p.OpenSend(T, 3, (), None, ()), p.OpenRecv(T, 7, 4, (), False, ()), p.Finished(1)):
+    for wrong in (p.OpenSend(T, (3,), (), None, ()), p.OpenRecv(T, 7, (4,), (), False, ()), p.Finished(1)):
         with pytest.raises(Illegal):
             it.handle(wrong, 0)
     with pytest.raises(Illegal):
@@ -393,7 +393,7 @@ def test_an_error_of_the_local_caller_is_raised_and_changes_nothing() -> None:
 def test_only_the_last_ends_are_remembered() -> None:
     it = machine()
     for transfer in range(REMEMBERED + 10):
-        it.handle(p.OpenRecv(transfer, transfer, 4, (), False, ()), 0)
+        it.handle(p.OpenRecv(transfer, transfer, (4,), (), False, ()), 0)
     assert receive(it, 1, Chunk(REMEMBERED, 1, 0, 0, 0, 5)) == []
     assert is_close(receive(it, 1, Chunk(3, 1, 0, 0, 0, 5)), 1)
 

@@ -27,13 +27,13 @@ ANEW = "it began anew"
 
 def opened_sender() -> Transfer:
     it = Transfer(SENDER, 400, 50)
-    it.handle(p.OpenSend(T, 3, ((RECEIVER, 0, SIZE),), None, ()), 0)
+    it.handle(p.OpenSend(T, (3,), ((RECEIVER, 0, SIZE),), None, ()), 0)
     return it
 
 
 def opened_receiver() -> Transfer:
     it = Transfer(RECEIVER, 400, 50)
-    it.handle(p.OpenRecv(T, T, 4, ((SENDER, 0, SIZE),), False, ()), 0)
+    it.handle(p.OpenRecv(T, T, (4,), ((SENDER, 0, SIZE),), False, ()), 0)
     return it
 
 
@@ -62,7 +62,7 @@ def test_a_sender_that_has_given_up_a_receiver_says_so_when_that_one_asks(anew: 
 
 def test_a_lost_receiver_does_not_affect_the_others() -> None:
     it = Transfer(SENDER, 400, 50)
-    it.handle(p.OpenSend(T, 3, ((1, 0, SIZE), (2, 1, SIZE)), None, ()), 0)
+    it.handle(p.OpenSend(T, (3,), ((1, 0, SIZE), (2, 1, SIZE)), None, ()), 0)
     it.handle(p.Disconnected(1, "silent"), 0)
     assert [type(word) for word in messages_of(it.handle(p.MessageReceived(1, Grant(T, SENDER, 1, SIZE)), 0))] == [
         Spoilt
@@ -122,8 +122,8 @@ class TransferEnd:
         if opened:
             return False
         if self.me == SENDER:
-            return self.tell(p.OpenSend(T, 3, ((RECEIVER, 0, SIZE),), None, ()))
-        return self.tell(p.OpenRecv(T, T, 4, ((SENDER, 0, SIZE),), False, ()))
+            return self.tell(p.OpenSend(T, (3,), ((RECEIVER, 0, SIZE),), None, ()))
+        return self.tell(p.OpenRecv(T, T, (4,), ((SENDER, 0, SIZE),), False, ()))
 
 
 class Pair:

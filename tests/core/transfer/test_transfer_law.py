@@ -42,8 +42,8 @@ class Net:
                         self.promised[node] += message.nbytes
                         assert self.promised[node] <= self.pool
                     self.pipes.setdefault((node, peer), deque()).append(message)
-                case p.Fill(buffer=buffer, chunk=chunk):
-                    self.fill(node, buffer, chunk)
+                case p.Fill(chunk=chunk):
+                    self.fill(node, chunk)
                 case p.Received(transfer=transfer, blame=blame):
                     assert (transfer, node) not in self.received
                     self.received[transfer, node] = blame
@@ -53,10 +53,10 @@ class Net:
                 case _:
                     assert not isinstance(effect, p.Close), effect
 
-    def fill(self, node: int, buffer: int, chunk: Chunk) -> None:
+    def fill(self, node: int, chunk: Chunk) -> None:
         key = (chunk.transfer, chunk.sender, node, chunk.piece)
         assert (chunk.transfer, node) not in self.received
-        assert (buffer, chunk.offset) == (chunk.transfer, self.got.get(key, 0))
+        assert chunk.offset == self.got.get(key, 0)
         self.got[key] = chunk.offset + chunk.nbytes
 
     def step(self, at: int) -> bool:
@@ -87,9 +87,9 @@ def events(transfer: int, pieces: list[Piece], nodes: int, sparse: bool) -> list
         out = tuple((r, at, size) for s, r, at, size in pieces if s == node)
         into = tuple((s, at, size) for s, r, at, size in pieces if r == node)
         if out:
-            found.append(("send", node, p.OpenSend(transfer, transfer, out, None, ())))
+            found.append(("send", node, p.OpenSend(transfer, (transfer,), out, None, ())))
         if into or sparse:
-            said = p.OpenRecv(transfer, transfer, transfer, () if sparse else into, sparse, ())
+            said = p.OpenRecv(transfer, transfer, (transfer,), () if sparse else into, sparse, ())
             found.append(("recv", node, said))
         if sparse:
             found.append(("expect", node, p.ExpectRecv(transfer, len(into), ())))

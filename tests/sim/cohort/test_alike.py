@@ -273,7 +273,7 @@ def test_a_message_or_a_step_for_some_hosts_divides_a_cohort() -> None:
 
 def test_a_host_that_sends_or_receives_is_alone() -> None:
     executor = seated()
-    made = plan_and_run(WHOLE, gang("g", WHOLE, (), (0,)), Move("out", 0, 1, False, 0))
+    made = plan_and_run(WHOLE, gang("g", WHOLE, (), (0,)), Move("out", (0,), (1,), False, 0))
     enter = p.GangStep(1, 1, 0, ALL)
     # All six have the same, and each of the three hosts that want it asks another one.
     found = executor.divides(ordered(1, enter, p.SendStep(2, 1, 1, ALL, 2), **made))

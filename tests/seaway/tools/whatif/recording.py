@@ -144,7 +144,7 @@ class SimulatedUser:
         """The same array once more."""
         ref = self.program.results[0]
         assert isinstance(ref, Out)
-        value, where = self.program.nodes[ref.node].outputs[ref.output], self.program.slices[0]  # type: ignore[union-attr]
+        value, where = self.program.nodes[ref.node].outputs[ref.output], self.program.slices[0]
         shards = Shards(laid_out(value, where, line(0, 0, where.devices)))
         numbers = [shards.ordinal(shards.shard_of(device)) for device in range(where.devices)]
         return client.view(value, where, tuple((result, number) for number in numbers), now)

@@ -95,6 +95,7 @@ class NetworkNode:
         self._announced: dict[str, str] = {}
         self._outboxes: dict[int, Connection | NearLane] = {}
         self._written: list[Connection | NearLane] = []  # to be flushed when the turn is over
+        self._urgent: Connection | None = None  # to be flushed before: contents that somebody may wait for
         self._turns = 0  # how many turns of the machine are inside each other
         self._readers = set[int]()  # threads that take frames: what these cause is written behind the last
         self._lent: dict[int, LentReading] = {}  # streams that another thread reads when it has nothing to do
@@ -188,21 +189,22 @@ class NetworkNode:
         if self._turns or threading.get_ident() in self._readers:
             return ()
         written, self._written = self._written, []
-        return written
+        urgent, self._urgent = self._urgent, None
+        return written if urgent is None else [urgent, *written]
 
     def _carry_out(self, effects: list[e.Command]) -> None:
         for effect in effects:
-            match effect:
-                case Write():
-                    self._write(effect)
-                case Hand():
-                    self._hand(effect)
-                case Dial(peer):
-                    self._in_loop(self._want, peer)
-                case HangUp(peer, reason, breach):
-                    self._in_loop(self._hang, peer, reason, breach)
-                case _:
-                    self._perform(effect)
+            kind = type(effect)
+            if kind is Write:
+                self._write(effect)  # type: ignore[arg-type]
+            elif kind is Hand:
+                self._hand(effect)  # type: ignore[arg-type]
+            elif isinstance(effect, Dial):
+                self._in_loop(self._want, effect.peer)
+            elif isinstance(effect, HangUp):
+                self._in_loop(self._hang, effect.peer, effect.reason, effect.breach)
+            else:
+                self._perform(effect)
         due = self._due = self.endpoint.next_wakeup()
         if due is not None and (self._armed is None or due < self._armed):
             self._armed = due
@@ -257,6 +259,7 @@ class NetworkNode:
         if isinstance(message, Chunk):
             contents = self._contents(message)
             self.carried[1] += message.nbytes
+            self._urgent = self._urgent or outbox
         outbox.put(framing.PACKET, wire.encode_packet(packet, self._encoded[1]), contents)
 
     def _hand(self, hand: Hand) -> None:
@@ -437,11 +440,14 @@ class NetworkNode:
     def _arrived(self, peer: int, connection: Connection) -> None:
         """Takes the frames that have come. After SLICE, or one frame that takes longer, others have a turn."""
         begun, number, nbytes = time.monotonic_ns(), 0, 0
-        me = threading.get_ident()
+        me, hurried = threading.get_ident(), False
         self._readers.add(me)
         try:
             while (frame := connection.next()) is not None:
                 self._take(peer, frame)
+                if not hurried and (urgent := self._urgent) is not None:
+                    hurried = True  # contents that follow from others of these frames are written with the rest
+                    urgent.flush()
                 number += 1
                 nbytes += len(frame.message) + len(frame.contents)
                 if time.monotonic_ns() - begun > SLICE:

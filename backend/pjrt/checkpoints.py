@@ -37,7 +37,7 @@ from ..checkpoint import (
     leftovers,
     zarrs,
 )
-from ..contents import shard_io
+from ..contents import local_shards, shard_io
 from ..devices import Array
 from . import device_arrays, jax_errors
 from .completions import Completions, Flight
@@ -209,7 +209,8 @@ class Checkpoints:
                 index: np.full(Shards(layout).size, number, np.int32)
                 for index in device_arrays.own_shards(self._world, layout)
             }
-            self._store.fill(buffer, layout, shards)
+            self._store.came(buffer, shards)
+            self._store.fill(buffer, layout)
             held = self._store.get(buffer)
             if held is not None:
                 held.beside = beside
@@ -323,7 +324,7 @@ class Checkpoints:
         wanted: list[tuple[ArrayEntry, dict[Index, chunks.Box]]] = []
         for entry, layout in zip(job.document.entries, layouts, strict=True):
             shards = Shards(layout)
-            mine = shard_io.local_shards(layout, self._world.mine)
+            mine = local_shards(layout, self._world.mine)
             wanted.append((entry, {index: shard_io.box_of(shards, index)[:-1] for index in mine}))
         found, summed = zarrs.read(folder, wanted)
         return list(zip(layouts, found, strict=True)), summed

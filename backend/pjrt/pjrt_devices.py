@@ -142,7 +142,8 @@ class PjrtDevices:
         return self._store.at_hand(buffer, here=self._about.platform == "cpu")
 
     def fill(self, buffer: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
-        self._line.do(self._store.fill, buffer, layout, shards)
+        self._store.came(buffer, shards)
+        self._line.do(self._store.fill, buffer, layout)
 
     def spoil(self, buffer: int, reason: str) -> None:
         self._line.do(self._store.spoil, buffer, reason)

@@ -32,6 +32,7 @@ class Store:
         self._buffers: dict[int, StoredBuffer] = {}
         self._together: RangeTable[StoredOutputs] = RangeTable()
         self._lock = threading.RLock()  # of these two, where several may be taken apart
+        self._came: dict[int, Mapping[Index, Array]] = {}  # contents that are not on devices yet
         self.bytes: dict[int, int] = {}  # by device, in buffers
         self.spilled = 0
 
@@ -48,10 +49,12 @@ class Store:
         array = device_arrays.of_literal(self._world, layout, contents)
         self._keep(number, StoredBuffer(layout, self._world.sharding(layout), array))
 
-    def fill(self, number: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
-        buffer = self.get(number)
-        if buffer is not None:  # else it has been freed
+    def fill(self, number: int, layout: Layout) -> None:
+        """With what has come."""
+        buffer, shards = self.get(number), self._came.get(number)
+        if buffer is not None and shards is not None:  # else it has been freed
             buffer.array = device_arrays.to_devices(self._world, layout, shards)
+        self._came.pop(number, None)
 
     def spoil(self, number: int, reason: str) -> None:
         buffer = self.get(number)
@@ -123,6 +126,10 @@ class Store:
         return found
 
     # --- in any thread -------------------------------------------------------------------------------------
+
+    def came(self, number: int, shards: Mapping[Index, Array]) -> None:
+        """A buffer's contents have come, and `fill` follows; whoever reads them need not wait for it."""
+        self._came[number] = shards
 
     def get(self, number: int) -> StoredBuffer | None:
         found = self._buffers.get(number)
@@ -244,6 +251,9 @@ class Store:
 
     def shards(self, number: int) -> Mapping[Index, Array]:
         """A buffer's contents; blocks until they exist. Raises MissingBuffer, or its maker's error."""
+        came = self._came.get(number)
+        if came is not None:
+            return came
         buffer = self.get(number)
         if buffer is None or (not buffer.on_devices and buffer.host is None and not buffer.reason):
             self._line.ask(lambda: None)  # all earlier commands are done now
@@ -259,6 +269,8 @@ class Store:
 
     def at_hand(self, number: int, here: bool) -> bool:
         """Whether `shards` would not wait: the contents are in host memory. `here`: those on devices are, too."""
+        if number in self._came:
+            return True
         buffer = self.get(number)
         if buffer is None:
             return False

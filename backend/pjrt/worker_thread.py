@@ -112,6 +112,7 @@ class EnqueueThread(WorkerThread):
         self._bell.setblocking(False)
         self._rope.setblocking(False)
         self._asleep = self._over = False
+        self._late = False  # it is woken up when the loop has done what it does now
         self._lent: LentReading | None = None
         self._between: Callable[[], float | None] = lambda: None
         self._paused = 0  # when the thread last did what is between its work
@@ -132,6 +133,14 @@ class EnqueueThread(WorkerThread):
 
     def _put(self, work: Work | None) -> None:
         self._items.append(work)
+        if self._asleep and not self._late:
+            if self._lent is None:
+                self.wake()
+            else:
+                self._late = self._lent.behind(self._wake_late)
+
+    def _wake_late(self) -> None:
+        self._late = False
         self.wake()
 
     def ask(self, work: Callable[..., T], *arguments: Any) -> T:

@@ -62,6 +62,7 @@ class WorldMembership:
         self.mine: tuple[int, ...] = ()  # this host's
         self._numbers: dict[Device, int] = {}
         self._shardings: dict[Layout, Sharding] = {}
+        self.by_layout: dict[Layout, Any] = {}  # what `device_arrays` has worked out for this world
         self._here: dict[Place, tuple[int, ...]] = {}
         # of the collective world of which this process is a member
         self._shield: CoordinationRelay | None = None
@@ -103,7 +104,7 @@ class WorldMembership:
         self._old += old
         for each in old:
             self._watch(each)
-        self.devices, self._numbers, self._shardings = {}, {}, {}
+        self.devices, self._numbers, self._shardings, self.by_layout = {}, {}, {}, {}
         if self._gloo is not None:
             self._gloo.end(awaited)
             self._gloo = None
@@ -202,7 +203,7 @@ class WorldMembership:
         else:
             self.devices = _alone(world)
         self._numbers = {device: number for number, device in self.devices.items()}
-        self._shardings, self._here = {}, {}
+        self._shardings, self._here, self.by_layout = {}, {}, {}
 
     def _may_wait(self, world: WorldSpec, wait: Wait) -> Wait:
         with self._waiting:

@@ -32,10 +32,12 @@ class Lock(Protocol):
 
 
 class LentReading:
-    """`lock`: that of the node. `looked`: called in the loop at every look, for whatever else the thread would do."""
+    """Made in the loop's thread. `lock`: that of the node. `looked`: called in the loop at every look, for what else
+    the thread would do."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, lock: Lock, looked: Callable[[], Any] = lambda: None) -> None:
         self._loop, self._lock, self._looked = loop, lock, looked
+        self._thread = threading.get_ident()  # the loop's
         self.wake: Callable[[], None] = lambda: None  # set by the thread: there is something to read
         self._connection: Connection | None = None
         self._lent = False  # the thread reads; otherwise the loop
@@ -83,6 +85,17 @@ class LentReading:
                 connection.read()
             finally:
                 self._lock.release()
+
+    # --- in any thread --------------------------------------------------------------------------------------------
+
+    def behind(self, act: Callable[[], None]) -> bool:
+        """Calls `act` behind what the loop does now, if this is its thread, and returns True; else at once. Whoever is
+        woken up in the middle of a turn only competes for Python's lock with what the turn has still to say."""
+        if threading.get_ident() != self._thread:
+            act()
+            return False
+        self._loop.call_soon(act)
+        return True
 
     def _soon(self, act: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop is over, and so is this process

@@ -100,6 +100,7 @@ class Host:
     def _pass_on(self, said: list[p.Command], now: int) -> list[p.Command]:
         """Take what the parts say to the parts that it is for. Returns what is for the driver."""
         out: list[p.Command] = []
+        landed: list[p.Command] = []  # their receivers only free memory then: what others wait for is said first
         self._out = out
         routes, relay = self._routes, self.relay
         for effect in said:  # which grows meanwhile
@@ -112,9 +113,11 @@ class Host:
                     relay.report(report, now)  # type: ignore[arg-type]  # any other is a Report
             elif kind in routes:
                 routes[kind](effect, now)
+            elif kind is p.Send and type(effect.message) is p.Landed:  # type: ignore[attr-defined]
+                landed.append(effect)
             else:
                 out.append(effect)
-        return out
+        return out + landed if landed else out
 
     def _check(self, kind: type) -> None:
         if kind is not p.MessageReceived and kind not in FOR_EXECUTOR and kind not in self._events:

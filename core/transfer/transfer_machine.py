@@ -19,6 +19,7 @@ a message for a transfer that has ended is dropped. Nothing here depends on time
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .. import protocol as p
@@ -40,25 +41,17 @@ class Transfer:
         self.pool = Pool(pool, chunk)
         self._sending = SendMachine(me, chunk, early)
         self._receiving = Receiving(me, self.pool, early)
+        self._acts: dict[type, Callable[[Any], list[p.Command]]] = {
+            p.MessageReceived: self._came, p.OpenSend: self._sending.open, p.OpenRecv: self._receiving.open,
+            p.ExpectRecv: self._receiving.expect, p.DropTransfer: self._drop, p.Disconnected: self._lost,
+            p.Wakeup: lambda event: [],
+        }  # fmt: skip
 
     def handle(self, event: p.Effect, now: int) -> list[p.Command]:
-        match event:
-            case p.MessageReceived():
-                return self._came(event.peer, event.message)
-            case p.OpenSend():
-                return self._sending.open(event)
-            case p.OpenRecv():
-                return self._receiving.open(event)
-            case p.ExpectRecv():
-                return self._receiving.expect(event)
-            case p.DropTransfer():
-                return self._sending.drop(event) + self._receiving.drop(event)
-            case p.Disconnected():
-                return self._lost(event)
-            case p.Wakeup():
-                return []
-            case _:
-                raise Illegal(f"a transfer machine takes no {type(event).__name__}")
+        act = self._acts.get(type(event))
+        if act is None:
+            raise Illegal(f"a transfer machine takes no {type(event).__name__}")
+        return act(event)
 
     def next_wakeup(self) -> int | None:
         return None
@@ -67,7 +60,11 @@ class Transfer:
         """End all sends, because no receiver can be reached any more."""
         return self._sending.end()
 
-    def _came(self, peer: int, message: Any) -> list[p.Command]:
+    def _drop(self, event: p.DropTransfer) -> list[p.Command]:
+        return self._sending.drop(event) + self._receiving.drop(event)
+
+    def _came(self, event: p.MessageReceived) -> list[p.Command]:
+        peer, message = event.peer, event.message
         if isinstance(message, p.Grant | p.Landed):
             if (message.receiver, message.sender) == (peer, self.me):
                 return self._sending.came(peer, message)

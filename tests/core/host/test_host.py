@@ -171,9 +171,9 @@ def test_incoming_contents_release_the_gang_that_waits_for_them() -> None:
         chunk = Chunk(1, sender, 0, piece, 0, nbytes)
         total += nbytes
         said = rig.come(sender, chunk)
-        assert said[0] == p.Fill(opened.buffer, chunk)
+        assert said[0] == p.Fill(chunk)
         last = number == len(opened.pieces) - 1
-        assert kinds(said) == (["Fill", "Landed", "Received", "Launch", "Reports"] if last else ["Fill"])
+        assert kinds(said) == (["Fill", "Received", "Launch", "Landed", "Reports"] if last else ["Fill"])
     assert total == grant.message.nbytes
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from ...contents import shard_io
 from ..protocol import (
     GrpcGetVersionRequest,
     GrpcGetVersionResponse,
@@ -38,6 +39,7 @@ NOT_FOUND, FAILED_PRECONDITION = 5, 9
 PIECE = 1 << 20  # bytes of a host buffer in one message
 BACKLOG = 1 << 26  # bytes of responses that a client has not taken, beyond which its requests wait
 EMPTY = b""  # a response without fields
+NOTHING = memoryview(EMPTY)
 
 
 class TransportLimits(NamedTuple):
@@ -174,27 +176,33 @@ class _Store:
         if not 0 <= self.size <= sessions.limits.arriving_bytes - self.session.arriving:
             raise RpcRefused(RESOURCE_EXHAUSTED, f"a host buffer of {self.size} bytes, while {self.session.arriving} "
                               f"arrive; at most {sessions.limits.arriving_bytes} may")  # fmt: skip
-        self.data = bytearray()
+        try:  # aligned, so that CPU devices use it as it is; the system gives pages only as they are filled
+            self.data = shard_io.raw_bytes(shard_io.empty((self.size,), "uint8"))
+        except MemoryError:
+            raise RpcRefused(RESOURCE_EXHAUSTED, f"there is no memory for a host buffer of {self.size} bytes") from None
+        self.came = 0
         self.session.arriving += self.size
         self.session.stores.add(self)
 
     def message(self, data: bytes) -> None:
-        self.data += _piece(data)
-        if len(self.data) > self.size:
+        piece = _piece(data)
+        begin, self.came = self.came, self.came + len(piece)
+        if self.came > self.size:
             raise RpcRefused(INVALID_ARGUMENT, f"more than the {self.size} bytes that were announced")
+        self.data[begin : self.came] = piece
 
     def half_closed(self) -> None:
-        if len(self.data) != self.size:
-            raise RpcRefused(INVALID_ARGUMENT, f"{len(self.data)} bytes of {self.size} that were announced")
+        if self.came != self.size:
+            raise RpcRefused(INVALID_ARGUMENT, f"{self.came} bytes of {self.size} that were announced")
         self._leave()
-        data, self.data = (self.data, bytearray())  # call and handler know each other, so both last longer than this
+        data, self.data = (self.data, NOTHING)  # call and handler know each other, so both last longer than this
         self.session.port.store(self.handle, data)
         self.call.send(EMPTY)
         self.call.close(OK)
 
     def lost(self, why: str) -> None:
         self._leave()
-        self.data = bytearray()
+        self.data = NOTHING
 
     def _leave(self) -> None:
         if self in self.session.stores:
@@ -203,7 +211,7 @@ class _Store:
 
     def end(self, why: str) -> None:
         self._leave()
-        self.data = bytearray()
+        self.data = NOTHING
         self.call.close(NOT_FOUND, why)
 
 

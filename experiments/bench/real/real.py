@@ -2,8 +2,9 @@
 
 `python -m experiments.bench real [--full] [--hosts 1 2 4] [--devices 1 2] [--repeats 3]`. A step is a scalar psum over
 all devices and an add, on the last step's result. Waited is OpByOp with one call under way: its user waits for each
-result. JAX is `jax.distributed` over as many processes, which call the same computation asynchronously with as many
-calls outstanding as an agent has. Ray's actors form such a world too (`actors`).
+result, or reads it (Read, on one host: of several, JAX's processes have a part each). JAX is `jax.distributed` over as
+many processes, which call the same computation asynchronously with as many calls outstanding as an agent has. Ray's
+actors form such a world too (`actors`).
 """
 
 from __future__ import annotations
@@ -25,13 +26,21 @@ HOSTS, ALL_HOSTS = (1, 2), (1, 2, 4)
 DEVICES, ALL_DEVICES = (1,), (1, 2)
 CHAIN = 128
 WINDOW = 31  # calls outstanding in a process
-STEPS = {"Waited": 4 * CHAIN, "OpByOp": 2048, "Chained": 16 * CHAIN, "Fused": 64 * CHAIN}  # of a measurement
+STEPS = {
+    "Waited": 4 * CHAIN,
+    "Read": 4 * CHAIN,
+    "OpByOp": 2048,
+    "Chained": 16 * CHAIN,
+    "Fused": 64 * CHAIN,
+}  # of a measurement
 AIMS = {
     "Waited": ("Waited", 0.0),
+    "Read": ("Read", 0.0),
     "OpByOp": ("OpByOp", 0.5),
     "Chained": ("OpByOp", 1.0),
     "Fused": ("Fused", 0.95),
 }  # (JAX's kind to compare with, aimed multiple of its rate; 0: none)
+RATES = {"Waited": 5_000, "Read": 2_857}  # aimed steps a second, on one host of one device
 WARM = 3  # calls
 OVER_RAY = 5.0  # aimed multiple of Ray's rate, OpByOp and Chained, on 2 hosts of one device; elsewhere 1
 CROWD = 8  # divides the number of steps if there are more devices than cores
@@ -66,27 +75,37 @@ def member(address: str, rank: int, count: int, repeats: int, fewer: int) -> Non
     world = JaxWorld(address, rank, count)
     first = world.array(np.zeros(world.devices, np.float32))
     rates: Rates = {}
-    kinds = (("Waited", step, 1, 1), ("OpByOp", step, 1, WINDOW), ("Fused", fused, CHAIN, WINDOW))
+    kinds = [("Waited", step, 1, 1), ("OpByOp", step, 1, WINDOW), ("Fused", fused, CHAIN, WINDOW)]
+    if count == 1:
+        kinds.insert(1, ("Read", step, 1, 1))
     for kind, work, each, window in kinds:
         compiled, steps = world.compiled(work, first), steps_of(kind, fewer)
-        rates[kind] = [called(compiled, first, each, steps, window) for _ in range(repeats)]
+        reads = kind == "Read"
+        rates[kind] = [called(compiled, first, each, steps, window, reads=reads) for _ in range(repeats)]
     processes.say(**rates)
     processes.leave()
 
 
-def called(work: Callable[[Any], Any], first: Any, each: int, steps: int, window: int = 0) -> float:
-    """Steps a second, each call with the last one's result. `window`: calls outstanding; 0: Seaway decides."""
-    _stream(work, first, 0, WARM)
+def called(
+    work: Callable[[Any], Any], first: Any, each: int, steps: int, window: int = 0, *, reads: bool = False
+) -> float:
+    """Steps a second, each call with the last one's result. `window`: calls outstanding; 0: Seaway decides. `reads`:
+    each result, before the next call."""
+    _stream(work, first, 0, WARM, reads)
     begun = time.perf_counter()
-    _stream(work, first, window, steps // each)
+    _stream(work, first, window, steps // each, reads)
     return steps / (time.perf_counter() - begun)
 
 
-def _stream(work: Callable[[Any], Any], x: Any, window: int, calls: int) -> None:
+def _stream(work: Callable[[Any], Any], x: Any, window: int, calls: int, reads: bool) -> None:
+    import numpy as np
+
     under_way: deque[Any] = deque()
     for _ in range(calls):
         x = work(x)
-        if window:
+        if reads:
+            np.asarray(x)
+        elif window:
             under_way.append(x)
             if len(under_way) >= window:
                 under_way.popleft().block_until_ready()
@@ -105,10 +124,14 @@ def seaway_rates(hosts: int, devices: int, repeats: int, fewer: int = 1) -> Rate
         every = sw.slice(devices=hosts * devices)
         one = sw.pmap(step, AXIS, devices=every)
         first = np.zeros(hosts * devices, np.float32)
-        kinds = (("Waited", one, 1, 1), ("OpByOp", one, 1, 0), ("Chained", chained([one] * CHAIN), CHAIN, 0),
-                 ("Fused", sw.pmap(fused, AXIS, devices=every), CHAIN, 0))  # fmt: skip
+        kinds = [("Waited", one, 1, 1), ("OpByOp", one, 1, 0), ("Chained", chained([one] * CHAIN), CHAIN, 0),
+                 ("Fused", sw.pmap(fused, AXIS, devices=every), CHAIN, 0)]  # fmt: skip
+        if hosts == 1:
+            kinds.insert(1, ("Read", one, 1, 1))
         return {
-            kind: [called(work, first, each, steps_of(kind, fewer), window) for _ in range(repeats)]
+            kind: [
+                called(work, first, each, steps_of(kind, fewer), window, reads=kind == "Read") for _ in range(repeats)
+            ]
             for kind, work, each, window in kinds
         }
 
@@ -144,7 +167,7 @@ def shown(hosts: int, devices: int, repeats: int, fewer: int = 1) -> None:
         print(f"{'Ray':>7} {actors.MISSING}")
     for kind, rate in ours.items():
         like, aim = AIMS[kind]
-        aimed = "no aim: one device has no peer to reduce with"
+        aimed = f"aim {RATES[kind]:,}/s" if kind in RATES else "no aim: one device has no peer to reduce with"
         if hosts * devices > 1:
             aimed = f"aim {aim:g}" if aim else "no aim"
         words = f"{rate / peer[like]:6.2f} x JAX's {like} ({aimed}){over(ray, kind, rate, hosts, devices)}"

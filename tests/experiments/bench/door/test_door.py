@@ -21,9 +21,9 @@ def test_a_ratio_says_how_much_slower_it_is_through_the_door(capsys: pytest.Capt
     rows = {row[0]: row[1:] for row in shown(capsys)[1:]}
     assert rows["scalar call"] == ["10.0", "120.0", "us", "12.0x", "aim 100", "MISSED"]
     assert rows["read of one device"] == ["200.0", "MB/s", "no copy"]
-    assert rows["put to one device"] == ["1,000.0", "250.0", "MB/s", "4.0x"]
+    assert rows["put to one device"] == ["1,000.0", "250.0", "MB/s", "4.0x", "aim 600", "MISSED"]
     assert rows["compile six layers"] == ["100.0", "110.0", "ms", "1.1x"]
-    door.show(LOCAL, THROUGH | {"scalar call": 99.0})
+    door.show(LOCAL, THROUGH | {"scalar call": 99.0, "put to one device": 601.0})
     assert "MISSED" not in capsys.readouterr().out
 
 

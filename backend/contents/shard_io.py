@@ -116,6 +116,7 @@ class ShardSource:
         self._sizes = {piece: nbytes for _, piece, nbytes in send.pieces}
         self._fetch, self._shelves = fetch, dict[int, Shelf]()  # by buffer
         self._pieces: dict[int, memoryview] = {}  # pieces that are partly sent
+        self._spots: Mapping[int, Spot] | None = None  # of a move: filled when first needed
         self._lock = threading.Lock()
 
     def at_hand(self, chunk: Chunk, there: Callable[[int], bool]) -> bool:
@@ -134,6 +135,8 @@ class ShardSource:
             if buffer not in self._shelves and not there(buffer):
                 return False
             return size <= SMALL or self._part(spot).flags.c_contiguous
+        except Exception:  # they are gone since: whoever loads them says so
+            return False
         finally:
             self._lock.release()
 
@@ -157,9 +160,11 @@ class ShardSource:
         return piece[chunk.offset : end]
 
     def _spot(self, number: int) -> Spot | None:
-        if self._send.targets:
-            return self._host.sent(self._send.sources, self._send.targets).get(number)
-        return Spot(0, index_of(self._shards, number), (...,))
+        if not self._send.targets:
+            return Spot(0, index_of(self._shards, number), (...,))
+        if self._spots is None:
+            self._spots = self._host.sent(self._send.sources, self._send.targets)
+        return self._spots.get(number)
 
     def _cut(self, number: int) -> memoryview:
         if self.sparse:

@@ -209,8 +209,7 @@ class Checkpoints:
                 index: np.full(Shards(layout).size, number, np.int32)
                 for index in device_arrays.own_shards(self._world, layout)
             }
-            self._store.came(buffer, shards)
-            self._store.fill(buffer, layout)
+            self._store.fill(buffer, layout, shards)
             held = self._store.get(buffer)
             if held is not None:
                 held.beside = beside

@@ -44,17 +44,14 @@ def placed(world: WorldMembership, layout: Layout) -> Placed:
     if found is None:
         size, own, sharding = Shards(layout).size, own_shards(world, layout), world.sharding(layout)
         where = sharding.addressable_devices_indices_map(layout.shape)
-        indices = [_index_of(parts, size) for parts in where.values()]
+        shard_of = {number: index for index, numbers in own.items() for number in numbers}
+        indices = [shard_of[world.number_of(device)] for device in where]
         firsts = {index: indices.index(index) for index in own}
         aval = jax.core.ShapedArray(layout.shape, device_dtype(layout))
         if len(cache) >= KEPT:
             cache.clear()
         found = cache[layout] = Placed(size, own, sharding, aval, list(where), indices, firsts)
     return found
-
-
-def _index_of(where: tuple[slice, ...], size: tuple[int, ...]) -> Index:
-    return tuple([(part.start or 0) // (each or 1) for part, each in zip(where, size, strict=True)])
 
 
 def own_shards(world: WorldMembership, layout: Layout) -> dict[Index, list[int]]:

@@ -143,7 +143,7 @@ class PjrtDevices:
 
     def fill(self, buffer: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
         self._store.came(buffer, shards)
-        self._line.do(self._store.fill, buffer, layout)
+        self._line.do(self._store.fill, buffer, layout, shards)
 
     def spoil(self, buffer: int, reason: str) -> None:
         self._line.do(self._store.spoil, buffer, reason)

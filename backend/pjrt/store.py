@@ -49,12 +49,14 @@ class Store:
         array = device_arrays.of_literal(self._world, layout, contents)
         self._keep(number, StoredBuffer(layout, self._world.sharding(layout), array))
 
-    def fill(self, number: int, layout: Layout) -> None:
-        """With what has come."""
-        buffer, shards = self.get(number), self._came.get(number)
-        if buffer is not None and shards is not None:  # else it has been freed
-            buffer.array = device_arrays.to_devices(self._world, layout, shards)
-        self._came.pop(number, None)
+    def fill(self, number: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
+        try:
+            buffer = self.get(number)
+            if buffer is not None:  # else it has been freed
+                buffer.array = device_arrays.to_devices(self._world, layout, shards)
+        finally:
+            if self._came.get(number) is shards:
+                del self._came[number]
 
     def spoil(self, number: int, reason: str) -> None:
         buffer = self.get(number)

@@ -54,6 +54,7 @@ class WorkerThread:
                 done.set()
 
         self.do(answered)
+        self.wake()
         done.wait()
         if len(answer) > 1:
             raise answer[1]
@@ -63,9 +64,13 @@ class WorkerThread:
     def end(self, patience: float = 5.0) -> bool:
         """Ends the thread behind all its work. False: the thread is stuck, and is left behind."""
         self._put(None)
+        self.wake()
         if threading.current_thread() is not self._thread:
             self._thread.join(patience)
         return not self._thread.is_alive()
+
+    def wake(self) -> None:
+        """Whoever waits for the thread wakes it up himself, wherever that would have been put off."""
 
     def _put(self, work: Work | None) -> None:
         self._queue.put(work)

@@ -4,7 +4,7 @@ Each resharding is done once, even if several gangs read its result.
 
 - To other devices: a `Move`, placed right after the gang that makes its sources (before all gangs, for arguments),
   so that the transfer runs while later gangs compute. Exchanges and Reshards are placed in the same way. What one gang
-  reads, and comes from the same devices at the same time, is one move.
+  reads of what one gang has made is one move.
 - To another sharding on the same devices: a gang of its own, placed directly before its first reader. An earlier
   place would not let it overlap with other work, since devices run one gang at a time. It would delay the gangs
   between, whose outputs other slices may wait for, and it would keep two copies of the array for longer. A Reshard
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..model import Code, Gang, Layout, Move, Node, Place, Slot, canonical, is_local, shard_bytes
+from ..model import Code, Gang, Layout, Move, Node, Slot, canonical, is_local, shard_bytes
 from .draft import Draft, Step
 
 # A rough estimate of the time of a resharding gang, for policies and watchdogs. Drivers measure or model it.
@@ -48,6 +48,7 @@ class _MoveBuilder:
         self.gangs: dict[int, list[Step]] = {}  # the reshardings for a gang, then the gang
         self.moves_after: dict[int, list[Step]] = {-1: []}  # the moves of its outputs; -1: of arguments
         self._moves_of: dict[int, int] = {}  # by slot: its moves are in `moves_after` of this step; of an argument, -1
+        self._makers: dict[int, int] = {}  # by slot: the gang that makes it
         self._resharded: dict[tuple[int, Layout], int] = {}  # (slot, layout in canonical form) -> slot
         self._reshard_codes: dict[str, int] = {}  # key -> code
 
@@ -76,28 +77,24 @@ class _MoveBuilder:
         node = self.program.nodes[gang.node]
         assert isinstance(node, Node)
         self.gangs[index] = []
-        together: dict[tuple[int, Place], list[tuple[int, int]]] = {}  # moves for this gang, by whence and when
+        together: dict[int, list[tuple[int, int]]] = {}  # moves for this gang, by the gang that makes their sources
         inputs = tuple(
             self._input(index, gang, slot, self.layouts[value], together)
             for slot, value in zip(gang.inputs, node.expects, strict=True)
         )
-        for (after, _), each in together.items():
+        for each in together.values():
             sources, targets = zip(*each, strict=True)
             move = Move(f"move to {gang.name}", sources, targets, False, gang.node)
-            self.moves_after.setdefault(after, []).append(move)
+            self.moves_after.setdefault(self._moves_of.get(sources[0], -1), []).append(move)
         self._moves_of.update(dict.fromkeys(gang.outputs, index))
+        self._makers.update(dict.fromkeys(gang.outputs, index))
         donated = tuple(inputs[number] for number in node.donate)
         if inputs != gang.inputs or donated:
             gang = msgspec.structs.replace(gang, inputs=inputs, donated=donated)
         self.gangs[index].append(gang)
 
     def _input(
-        self,
-        index: int,
-        gang: Gang,
-        slot: int,
-        wanted: Layout,
-        together: dict[tuple[int, Place], list[tuple[int, int]]],
+        self, index: int, gang: Gang, slot: int, wanted: Layout, together: dict[int, list[tuple[int, int]]]
     ) -> int:
         """Return the slot from which the gang reads this input: its own, or one that a resharding makes."""
         has = self.slots[slot].layout
@@ -111,8 +108,8 @@ class _MoveBuilder:
             if has.place == wanted.place:
                 self.gangs[index].append(self._resharding(f"reshard for {gang.name}", (slot,), (found,)))
             else:
-                whence = self._moves_of.get(slot, -1), has.place
-                together.setdefault(whence, []).append((slot, found))
+                # arguments, and what has come from elsewhere, are ready or fail one by one
+                together.setdefault(self._makers.get(slot, ~slot), []).append((slot, found))
         return found
 
     def _resharding(self, name: str, sources: tuple[int, ...], targets: tuple[int, ...], node: int = -1) -> Gang:

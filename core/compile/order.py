@@ -1,7 +1,7 @@
 """Last pass: finds, for each step, the steps that must have *entered* an order before it may enter (`Plan.after`).
 
 Gangs that share a device enter in traced order. A gang enters after the moves whose results it reads, and a move
-after the step that makes its source. All gangs that read a slot have the same place, so only the first of them needs
+after the steps that make its sources. All gangs that read a slot have the same place, so only the first of them needs
 an edge from the move. An input that was made on the gang's own devices needs no edge. Edges that other edges imply
 are then removed; they arise if a wide gang has several predecessors on different devices.
 """

@@ -221,7 +221,8 @@ class PlanRows:
             maker = self.plan.slots[number].maker
             step = self.plan.steps[maker] if maker >= 0 else None
             if isinstance(step, Move):
-                source = self.plan.slots[step.sources[step.targets.index(number)]]
+                at = step.targets.index(number) if len(step.targets) > 1 else 0
+                source = self.plan.slots[step.sources[at]]
                 if source.maker >= 0 and source.layout.place.island != gang.place.island:
                     found.append(source.maker)
         return found

@@ -5,8 +5,8 @@
     children <--Ordered-- relay <--Up-- executor <--Launch, Finished ...--> devices
 
 It only routes. `handle` takes one event to the part that it concerns; then what the parts say goes, in the order in
-which it was said, to another part or to the driver, until no part has anything left to say. What goes up the
-tree leaves at the end of the turn, as one message.
+which it was said, to another part or to the driver, until no part has anything left to say. That contents have landed
+is said behind what follows from them. What goes up the tree leaves at the end of the turn, as one message.
 
 Peers are numbered as in `protocol.peers`. What halves of transfers do (OpenSend, OpenRecv, DropTransfer, Sent,
 Received) is shown to the driver too, before anything is sent for them: it must know which buffer a Chunk that leaves

@@ -40,7 +40,7 @@ class Moves(msgspec.Struct, eq=False):
             missing = next(slot for slot in here if slot not in found)
             text = f"move {move.name!r} of run {run.id} reads a buffer that is not on this host"
             self.undoable(step.seq, text, run.ids[missing])
-            self._let_go(run, found, ())
+            self._let_go(run, found, state.order)
             return
         half = self._new("send", step.seq, step.transfer, *[found[slot] for slot in move.sources])
         half.program, half.node, half.sparse = plan.plan.program, move.name, move.sparse
@@ -90,8 +90,10 @@ class Moves(msgspec.Struct, eq=False):
             return
         sent: p.Cause = ("sent", half.key)
         for buffer in buffers:
-            half.waited += tuple([cause for cause in self._buffers.here(buffer) if cause not in half.waited])
+            half.waited += self._buffers.here(buffer)
             buffer.uses += ((half.seq, sent),)
+        if len(half.waited) > 1:
+            half.waited = tuple(dict.fromkeys(half.waited))
         self._causes.expect(sent)
         self._causes.expect(("sending", half.key))
         self._causes.when((*order, *half.waited), self._open_send, half)

@@ -13,6 +13,7 @@ from ..sessions import PlacedContents, ambient
 from ..specs import Aval, Operand, Slice, as_slice, resolve, slice_of_sharding, trees
 from .jitted import is_entry
 
+KEPT = 1024  # moves that are remembered
 _moves: dict[tuple[Slice, tuple[Aval, ...], tuple[Sharding, ...]], Signature] = {}
 
 
@@ -39,6 +40,8 @@ def put(tree: Any, devices: Slice | int | None = None, sharding: Any = None) -> 
         split = resolve(entry, home, aval, f"{where}: sharding of leaf {number}")
         wanted.append(PlacedContents(leaf, aval, home, split))
     tracer = tracing.tracer()
+    if not wanted:
+        return treedef.unflatten([])
     if tracer is not None:
         return treedef.unflatten(_moved(tracer.call, wanted))
     caller = ambient.caller(where)
@@ -78,6 +81,8 @@ def _home(devices: Slice | int | None, entry: Any, where: str) -> Slice:
 def _move(home: Slice, types: tuple[Aval, ...], splits: tuple[Sharding, ...]) -> Signature:
     key = (home, types, splits)
     if key not in _moves:
+        if len(_moves) >= KEPT:
+            _moves.clear()
         _, tree = trees.flatten([0] * len(types) if len(types) > 1 else 0)
         arrays = " ".join(f"{aval!r}{split.dims}" for aval, split in zip(types, splits, strict=True))
         _moves[key] = Signature(

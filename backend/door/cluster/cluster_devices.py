@@ -184,8 +184,9 @@ class ClusterDevices:
         return list(parts_of(ref))
 
     def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> list[Ref]:
+        """Those that are ready go together, and those that one call makes: they do not wait or fail for others."""
         found: list[Ref] = []
-        moving: list[tuple[ClusterArray, ClusterArray]] = []
+        moving: dict[int, list[tuple[ClusterArray, ClusterArray]]] = {}
         for array_type, ref in arrays:
             if isinstance(ref, Token):
                 raise invalid("a token cannot be copied")
@@ -198,9 +199,10 @@ class ClusterDevices:
             made = ClusterArray(array_type, self._buffers.drop, source.here)
             found.append(made)
             if source.here is None:
-                moving.append((source, made))
-        if moving:
-            self._calls.order.do(partial(self._copied, moving))
+                together = 0 if source.known else id(source.outcome or source)
+                moving.setdefault(together, []).append((source, made))
+        for each in moving.values():
+            self._calls.order.do(partial(self._copied, each))
         return found
 
     def _copied(self, moving: Sequence[tuple[ClusterArray, ClusterArray]]) -> bool:

@@ -205,6 +205,21 @@ def test_each_shard_is_fetched_once_and_only_when_it_is_needed() -> None:
     assert asked == [2]
 
 
+def test_a_chunk_is_at_hand_if_its_shard_can_be_had_and_lies_in_one_piece() -> None:
+    """If the shard has gone meanwhile, whoever loads it says so."""
+    wide = Layout((2, 1 << 18), "uint8", line(0, 0, 1), (1,), Sharding())
+    shelf, there = shards_of(wide, array_of(wide), 0, HOSTS), lambda buffer: buffer == 2
+    for dims, lies_in_one in ((((), (0,)), False), (((0,), ()), True)):
+        target = Layout(wide.shape, wide.dtype, line(0, 4, 2), (2,), Sharding(dims))
+        send = e.OpenSend(1, (2,), sends_by_host((wide,), (target,), 0, HOSTS), None, (), (wide,), (target,))
+        _, piece, nbytes = send.pieces[0]
+        chunk = Chunk(1, 0, 4, piece, 0, nbytes)
+        assert nbytes > shard_io.SMALL
+        assert ShardSource(send, HERE, lambda _: shelf).at_hand(chunk, there) == lies_in_one
+        assert not ShardSource(send, HERE, lambda _: shelf).at_hand(chunk, lambda buffer: False)
+        assert not ShardSource(send, HERE, lambda _: {}).at_hand(chunk, there)
+
+
 @pytest.mark.parametrize(("piece", "offset", "nbytes"), [(1, 0, 4), (0, 40, 9), (0, -4, 4)])
 def test_bytes_outside_the_source_are_refused(piece: int, offset: int, nbytes: int) -> None:
     source = halves(lambda _: shards_of(HALVES, array_of(HALVES), 0, HOSTS), ((-CLIENT, 0, 48),))

@@ -122,6 +122,14 @@ def test_scalars_and_empty_arrays_work(rig: Rig) -> None:
     assert rig.array(made[1], where[1]).shape == (0, 3)
 
 
+def test_a_split_array_without_elements_comes_goes_and_is_a_placeholder(rig: Rig) -> None:
+    lies = layout(value((0, 4), ("x", "y")))
+    for number in (rig.received(lies, np.zeros((0, 4), np.float32)), rig.literal(lies, np.zeros((0, 4), np.float32))):
+        rig.settle()
+        assert {part.shape for part in rig.devices.shards(number).values()} == {Shards(lies).size}
+    rig.devices._line.ask(rig.devices._store.placeholder, lies)
+
+
 # --- code that core makes by itself -------------------------------------------------------------------------------
 
 

@@ -306,3 +306,19 @@ async def test_the_next_stream_is_read_instead_of_one_that_was_given_up() -> Non
         assert first.connection.over.is_set()
         host.here.close()
         far.close()
+
+
+async def test_the_loop_may_wait_for_the_thread_though_what_it_puts_wakes_the_thread_behind_the_turn() -> None:
+    async with a_host() as (host, _):
+        await wait_until(lambda: host.line._asleep)
+        assert host.line.ask(threading.get_ident) == host.line.ident
+        await wait_until(lambda: host.line._asleep)
+        done: list[int] = []
+        host.line.do(done.append, 1)
+        assert host.line._late
+        assert host.line._asleep  # until the loop has done what it does now
+        await wait_until(lambda: done == [1])
+        await wait_until(lambda: host.line._asleep)
+        begun = time.monotonic()
+        assert host.line.end()
+        assert time.monotonic() - begun < PATIENCE / 2

@@ -187,6 +187,17 @@ def test_what_a_gang_reads_of_one_maker_is_one_move() -> None:
     ]  # fmt: skip
 
 
+def test_arguments_of_a_gang_move_one_by_one() -> None:
+    """They are ready, or fail, each by itself, and another gang may read only one of them."""
+    b = Build(s=2, t=2)
+    x, y = b.arg("s", 4), b.arg("s", 4)
+    both = b.call("both", "t", [x, y])
+    plan = lowered(b.program(both, b.call("one", "t", [y])))
+    assert steps_as_text(plan) == [
+        "0 move to both: 0 -> 2", "1 move to both: 1 -> 3", "2 both: 2 3 -> 4 after 0 1", "3 one: 3 -> 5 after 2"
+    ]  # fmt: skip
+
+
 def test_a_reshard_of_several_on_the_same_devices_is_one_gang() -> None:
     b = Build(s=4)
     b.reshard("columns", b.arg("s", 8, 8, split="0."), "s", ".0", b.arg("s", 4, 4))

@@ -158,6 +158,20 @@ def test_an_array_can_be_moved_to_another_slice(shared: sw.Session) -> None:
         np.testing.assert_array_equal(array, TABLE)
 
 
+def test_a_tree_of_arrays_can_be_moved_and_cut_otherwise(shared: sw.Session) -> None:
+    """To other devices, on its own, and from both at once; an array may be there twice, or have no elements."""
+    tree = {"a": TABLE, "b": [np.float32(3), np.zeros((0, 4), np.int32)], "c": np.arange(8, dtype=np.int64)}
+    rows = {"a": P("data"), "b": [P(), P("data")], "c": P("data")}
+    here = sw.put(tree, devices=A, sharding=rows)
+    again = sw.put(here, devices=A, sharding={"a": P(None, "data"), "b": [P(), P()], "c": P()})
+    there = sw.put([here, again["a"], again["a"]], devices=B, sharding=P())
+    back = sw.put([there[0], here["c"]], devices=A, sharding=P())
+    for found in (here, again, there[0], back[0]):
+        jax.tree.map(np.testing.assert_array_equal, sw.get(found), tree)
+    np.testing.assert_array_equal(there[2], TABLE)
+    np.testing.assert_array_equal(back[1], tree["c"])
+
+
 def test_put_copies_its_argument_at_the_call(shared: sw.Session) -> None:
     given = np.ones((1 << 20,), np.float32)
     array = sw.put(given, A, P("data"))

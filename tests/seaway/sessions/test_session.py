@@ -30,6 +30,10 @@ def test_a_call_outside_any_session_names_the_fix(call: Any) -> None:
         call()
 
 
+def test_a_tree_without_arrays_is_put_without_a_session() -> None:
+    assert sw.put({"a": [], "b": None}) == {"a": [], "b": None}
+
+
 def test_the_innermost_session_is_used() -> None:
     with small() as outer:
         x = step(ZERO)

@@ -12,7 +12,7 @@ from backend.door.protocol.ifrt_messages import StatusCode
 from backend.door.protocol.ifrt_shardings import ShardSpec, Tiles
 from backend.door.session.session_devices import ArrayType, StatusError
 from core.client import Limits
-from core.model import Range
+from core.model import Range, ranges
 from core.protocol import Blame
 from core.protocol import messages as m
 
@@ -204,6 +204,24 @@ def test_a_program_that_calls_meanwhile_does_not_wait_and_contents_that_are_ther
     rig.calls()
     rig.run(step, x)
     assert rig.calls()[0].waited == ()
+
+
+def test_arrays_that_are_ready_are_copied_by_one_call_and_others_by_one_for_each_call_that_makes_them(
+    rig: ClusterRig,
+) -> None:
+    step = rig.executable(results=[(128, 64)] * 2)
+    x, y = rig.large(), rig.large(2)
+    first, second = rig.run(step, x)
+    one, other, submit = rig.calls()
+    rig.ready(one.buffer, other.buffer)
+    there = ArrayType(F32, (128, 64), ShardSpec((2,), Tiles()))
+    copies = rig.devices.copy([(there, each) for each in (first, x, second, y)], False)
+    calls = [call for call in rig.calls() if isinstance(call, m.Submit)]
+    assert [call.args for call in calls] == [submit.results, (one.buffer, other.buffer)]
+    told = [rig.told(copy) for copy in copies]
+    rig.link.say(m.Ended(calls[0].run, HOST_LOST), m.Ended(calls[1].run))
+    rig.ready(*ranges.each(calls[1].results))
+    assert [None if each[0] is None else each[0].code for each in told] == [StatusCode.DATA_LOSS, None] * 2
 
 
 # --- faults ---------------------------------------------------------------------------------------------------

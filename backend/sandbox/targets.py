@@ -30,30 +30,55 @@ RANDOM = ("cu_threefry2x32_ffi", "hip_threefry2x32_ffi")
 
 def _lapack() -> tuple[str, ...]:
     """Functions for single and double precision, real and complex numbers."""
-    all_four = ("potrf", "geqrf", "geev", "gesdd", "getrf", "gehrd", "gees", "trsm", "gtsv")
-    real, of_complex = ("orgqr", "syevd", "sytrd"), ("ungqr", "heevd", "hetrd")
+    all_four = (
+        "potrf", "geqrf", "geqp3", "geev", "gesdd", "gesvd", "getrf", "gehrd", "gees", "trsm", "gtsv"
+    )  # fmt: skip
+    real, of_complex = ("orgqr", "ormqr", "syevd", "sytrd"), ("ungqr", "unmqr", "heevd", "hetrd")
     names = [*(kind + name for name in all_four for kind in "sdcz")]
     names += [kind + name for name in real for kind in "sd"]
     names += [kind + name for name in of_complex for kind in "cz"]
     return tuple(f"lapack_{name}_ffi" for name in names)
 
 
-# Linear algebra: on CPUs, on GPUs, on TPUs.
+# Linear algebra: on CPUs, on GPUs (as JAX lowers it for them), on TPUs.
 ALGEBRA = (
-    *_lapack(),
-    *(f"{maker}_lu_pivots_to_permutation" for maker in ("cu", "hip")),
+    *_lapack(), "tridiagonal_solve_perturbed_ffi",
     *(
-        f"{maker}_{name}_ffi"
-        for maker in ("cusolver", "hipsolver")
-        for name in ("getrf", "geqrf", "orgqr", "potrf", "syevd", "gesvd", "gesvdj", "sytrd")
+        f"{maker}{name}"
+        for maker in ("cu", "hip")
+        for name in (
+            "_lu_pivots_to_permutation", "_cholesky_update_ffi", "_tridiagonal_solve_perturbed", "sparse_gtsv2_ffi",
+            "hybrid_eig_real", "hybrid_eig_comp", "hybrid_geqp3",
+        )
     ),
-    "hipsolver_gesdd_ffi", "cusparse_gtsv2_ffi",
+    *(
+        f"{maker}solver_{name}_ffi"
+        for maker in ("cu", "hip")
+        for name in (
+            "getrf", "geqrf", "orgqr", "ormqr", "potrf", "syevd", "geev", "gesdd", "gesvd", "gesvdj", "gesvdp", "sytrd",
+            "syrk",
+        )
+    ),
     "Eigh", "Qr", "ProductOfElementaryHouseholderReflectors", "LuDecomposition",
 )  # fmt: skip
 
 ALLOWED = frozenset((*SHARDINGS, *OPERATIONS, *RANDOM, *ALGEBRA))
 
+UNCHECKED = "it reads and writes where its arguments' indices say, which it does not check (jax.experimental.sparse)"
+SPARSE = (
+    "cpu_csr_sparse_dense_ffi",
+    *(
+        f"{maker}sparse_{name}_ffi"
+        for maker in ("cu", "hip")
+        for name in (
+            "coo_fromdense", "coo_matmat", "coo_matvec", "coo_todense", "csr_fromdense", "csr_matmat", "csr_matvec",
+            "csr_todense",
+        )
+    ),
+)  # fmt: skip
+
 WITHHELD = {
+    **dict.fromkeys(SPARSE, UNCHECKED),
     "AllocateBuffer": "it gives memory as others have left it (jnp.empty, lax.empty: write jnp.zeros)",
     "tpu_custom_call": "it is a kernel of the client's own, which may touch any memory of a device (Pallas)",
     "mosaic_gpu_v2": "it is a kernel of the client's own, which may touch any memory of a device (Pallas)",

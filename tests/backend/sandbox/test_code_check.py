@@ -112,10 +112,20 @@ def good() -> bytes:
 def test_each_foreign_function_that_jax_calls_stable_is_decided_upon() -> None:
     inside: Any = importlib.import_module("jax._src.export._export")
     stable = inside._CUSTOM_CALL_TARGETS_GUARANTEED_STABLE
-    assert set(targets.WITHHELD) <= stable
+    assert set(targets.WITHHELD) <= stable | set(targets.SPARSE)
     assert stable <= targets.ALLOWED | set(targets.WITHHELD)
     assert not targets.ALLOWED & set(targets.WITHHELD)
     assert not any(map(targets.is_callback, targets.ALLOWED))
+
+
+def test_each_kernel_that_jaxlib_has_for_cpus_is_decided_upon() -> None:
+    kernels: set[str] = set()
+    for name in ("_lapack", "_sparse"):
+        module: Any = importlib.import_module(f"jaxlib.cpu.{name}")
+        kernels.update(module.registrations())
+    assert len(kernels) > 50
+    assert kernels <= targets.ALLOWED | set(targets.WITHHELD)
+    assert kernels & set(targets.WITHHELD) == {"cpu_csr_sparse_dense_ffi"}
 
 
 def test_code_that_calls_a_listed_function_passes(gate: CodeGate) -> None:

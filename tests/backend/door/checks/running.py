@@ -135,6 +135,11 @@ def linear_algebra() -> None:
     close(jnp.linalg.solve(square, np.ones(4, np.float32)), np.linalg.solve(square, np.ones(4)), 1e-3)
     close(jnp.linalg.cholesky(square), np.linalg.cholesky(square), 1e-4)
     close(jnp.linalg.inv(square) @ square, np.eye(4), 1e-3)
+    q, r, order = jax.scipy.linalg.qr(x, mode="economic", pivoting=True)
+    close(q @ r, x[:, order], 1e-3)
+    of_qr = jax.lax.linalg.SvdAlgorithm.QR
+    u, s, v = jax.jit(lambda x: jax.lax.linalg.svd(x, full_matrices=False, algorithm=of_qr))(x)
+    close((u * s) @ v, x, 1e-3)
     close(jnp.abs(jnp.fft.fft(x[:, 0])), np.abs(np.fft.fft(x[:, 0])), 1e-4)
 
 

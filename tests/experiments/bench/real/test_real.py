@@ -61,7 +61,8 @@ def test_jax_and_seaway_are_measured_on_two_hosts() -> None:
 @pytest.mark.full
 def test_results_are_read_on_one_host() -> None:
     for rates in (real.jax_rates(1, 1, 1, fewer=16), real.seaway_rates(1, 1, 1, fewer=16)):
-        assert rates["Read"][0] < rates["Waited"][0]
+        assert list(rates)[:2] == ["Waited", "Read"]
+        assert rates["Read"][0] > 0
 
 
 @pytest.mark.full

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fuzz import planted, planted_anew, planted_reserving  # noqa: F401 - they register the bugs
 from tests.fuzz.case import Action, Case, CrashHost, Restart
-from tests.fuzz.draw import ANEW, FEATURES, OLD_STATES, ONE_WAY, PARTS, RESERVES, SEVERAL, TROUBLES, VIEWS, draw
+from tests.fuzz.draw import ANEW, FEATURES, OLD_STATES, ONE_WAY, PARTS, RESERVES, RESHARDS, TROUBLES, VIEWS, draw
 from tests.fuzz.planting import BUGS, plant, search
 from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
@@ -22,7 +22,7 @@ FIRSTS = [
     *range(0, SEEDS, CHUNK),
     *[
         first
-        for kind in (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, SEVERAL)
+        for kind in (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS)
         for first in range(kind, kind + FEWER, CHUNK)
     ],
 ]
@@ -68,7 +68,7 @@ def test_bugs_that_were_found_once_stay_fixed(seed: int) -> None:
     "first",
     [
         start
-        for first in (10_000, ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, SEVERAL)
+        for first in (10_000, ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS)
         for start in range(first, first + 4_000, 100)
     ],
 )

@@ -6,12 +6,12 @@ Pieces are those of `core.model.resharding`. Neighbours: `shard_io` cuts them ou
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from core.model import Hosts, Index, Layout, Piece, Shards, numbered, receives, sends, virtual_index
+from core.model import Hosts, Index, Layout, Layouts, Piece, Shards, numbered, receives, sends, virtual_index
 
 KEPT = 256  # moves that are remembered
-Layouts = tuple[Layout, ...]
 Box = tuple[Any, ...]  # slices, and an Ellipsis behind them, so that indexing always gives a view
 
 
@@ -24,62 +24,37 @@ class Spot(NamedTuple):
 
 
 class HostPieces:
-    """`me`: the host."""
+    """`me`: the host. `sent`, `received`: where each piece of a move lies, by its number, and its sender. `shards`:
+    arithmetic of a layout. `here`: the distinct shards of it that this host has."""
 
     def __init__(self, me: int, hosts: Hosts) -> None:
         self.me, self.hosts = me, hosts
-        self._sent: dict[tuple[Layouts, Layouts], dict[int, Spot]] = {}
-        self._received: dict[tuple[Layouts, Layouts], dict[tuple[int, int], Spot]] = {}
-        self._here: dict[Layout, tuple[Index, ...]] = {}
-        self._shards: dict[Layout, Shards] = {}
+        self.sent = lru_cache(KEPT)(self._sent)
+        self.received = lru_cache(KEPT)(self._received)
+        self.shards = lru_cache(KEPT)(Shards)
+        self.here = lru_cache(KEPT)(self._here)
 
-    def sent(self, sources: Layouts, targets: Layouts) -> Mapping[int, Spot]:
-        """By number."""
-        found = self._sent.get((sources, targets))
-        if found is None:
-            found = {}
-            for array, (first, source, target) in enumerate(numbered(sources, targets)):
-                shards = Shards(source)
-                for piece in sends(source, target, self.me, self.hosts):
-                    index = shards.shard_of(piece.source)
-                    found[first + piece.number] = Spot(array, index, _within(shards, index, piece))
-            _remember(self._sent, (sources, targets), found)
-        return found
+    def _sent(self, sources: Layouts, targets: Layouts) -> Mapping[int, Spot]:
+        return {
+            first + piece.number: self._spot(array, source, piece.source, piece)
+            for array, (first, source, target) in enumerate(numbered(sources, targets))
+            for piece in sends(source, target, self.me, self.hosts)
+        }
 
-    def received(self, sources: Layouts, targets: Layouts) -> Mapping[tuple[int, int], Spot]:
-        """By sender and number."""
-        found = self._received.get((sources, targets))
-        if found is None:
-            found = {}
-            for array, (first, source, target) in enumerate(numbered(sources, targets)):
-                shards = Shards(target)
-                for piece in receives(source, target, self.me, self.hosts):
-                    index = shards.shard_of(piece.targets[0])
-                    spot = Spot(array, index, _within(shards, index, piece))
-                    found[piece.sender, first + piece.number] = spot
-            _remember(self._received, (sources, targets), found)
-        return found
+    def _received(self, sources: Layouts, targets: Layouts) -> Mapping[tuple[int, int], Spot]:
+        return {
+            (piece.sender, first + piece.number): self._spot(array, target, piece.targets[0], piece)
+            for array, (first, source, target) in enumerate(numbered(sources, targets))
+            for piece in receives(source, target, self.me, self.hosts)
+        }
 
-    def shards(self, layout: Layout) -> Shards:
-        found = self._shards.get(layout)
-        if found is None:
-            found = Shards(layout)
-            _remember(self._shards, layout, found)
-        return found
+    def _spot(self, array: int, layout: Layout, device: int, piece: Piece) -> Spot:
+        shards = self.shards(layout)
+        index = shards.shard_of(device)
+        return Spot(array, index, _within(shards, index, piece))
 
-    def here(self, layout: Layout) -> tuple[Index, ...]:
-        """The distinct shards that this host has."""
-        found = self._here.get(layout)
-        if found is None:
-            found = tuple(local_shards(layout, self.hosts.devices_of(self.me)))
-            _remember(self._here, layout, found)
-        return found
-
-
-def _remember(table: dict[Any, Any], key: object, value: object) -> None:
-    if len(table) >= KEPT:
-        table.clear()
-    table[key] = value
+    def _here(self, layout: Layout) -> tuple[Index, ...]:
+        return tuple(local_shards(layout, self.hosts.devices_of(self.me)))
 
 
 def local_shards(layout: Layout, devices: Iterable[int]) -> dict[Index, list[int]]:

@@ -35,6 +35,7 @@ from .ranges import FEW, Range, RangeTable, ranged
 from .resharding import (
     Hosts,
     Index,
+    Layouts,
     Piece,
     Shards,
     all_pieces,

@@ -29,7 +29,7 @@ from .plan import Layout
 from .program import ITEM_BYTES
 
 Index = tuple[int, ...]  # a shard's index: one number for each dimension
-Layouts = Sequence[Layout]
+Layouts = tuple[Layout, ...]  # of arrays that go as one
 
 
 class Hosts(Protocol):

@@ -20,6 +20,7 @@ from core.model import (
     Hosts,
     Illegal,
     Layout,
+    Layouts,
     Place,
     Plan,
     Spans,
@@ -39,7 +40,6 @@ WITH_HOSTS = (p.GangStep, p.SendStep, p.RecvStep, p.ViewStep, p.SpillStep, p.Res
 OF_CONTENTS = (p.SendStep, p.RecvStep)
 
 Key = TypeVar("Key", bound=Hashable)
-Layouts = tuple[Layout, ...]
 
 
 class AlikeHosts(SharedExecutor):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from core.model import Layout, Move, Plan, Spans, all_pieces, spans
+from core.model import Layouts, Move, Plan, Spans, all_pieces, spans
 from core.protocol import Blame, OpenRecv, OpenSend, Received, Sent
 from core.transfer import at_once, hosts_of
 
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from ..hosts import Context
     from .island import CohortIsland
     from .parts import CohortPart, PartGroup
-
-Layouts = tuple[Layout, ...]
 
 KEPT = 1024  # patterns that are remembered
 NEVER = 1 << 62

@@ -42,8 +42,7 @@ VIEWS = 2_000_000  # from this seed on, there are views of arrays
 OLD_STATES = 20_000_000  # from this seed on, controllers are started with older copies of their state
 FRONT = {"parts": 0.6, "meshes": 0.3, "silent": 0.25, "tell": 0.5}  # features only from seed PARTS on
 ONE_WAY = 25_000_000  # from this seed on, connections are cut in one direction
-RESHARDS = 30_000_000  # from this seed on, programs have nodes that only reshard
-SEVERAL = 40_000_000  # from this seed on, several arrays at once
+RESHARDS = 30_000_000  # from this seed on, programs have nodes that only reshard, several arrays at once
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
 
@@ -187,7 +186,6 @@ class Drawing:
             meshes=rng.choice((0.2, 0.8)) if has.get("meshes") else 0.0,
             silent=rng.choice((0.2, 0.6)) if has.get("silent") else 0.0,
             reshard=rng.choice((0.2, 0.7)) if has.get("reshards") else 0.0,
-            several=self.seed >= SEVERAL,
         )
 
     # --- what clients do ------------------------------------------------------------------------------------------

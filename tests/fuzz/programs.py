@@ -32,7 +32,6 @@ class Style(msgspec.Struct, frozen=True):
     meshes: float = 0.0  # values whose shardings have meshes of their own
     silent: float = 0.0  # nodes without outputs, programs without results
     reshard: float = 0.0  # nodes that only reshard
-    several: bool = False  # some of these several arrays at once
 
 
 def draw(rng: Random, name: str, slices: list[SliceSpec], style: Style) -> Program:
@@ -185,7 +184,7 @@ class Drawing:
             self.values.append(b.output(0))
             return
         if style.reshard and rng.random() < style.reshard:
-            sources = [rng.choice(self.values) for _ in range(rng.choice((1, 1, 2, 4)) if style.several else 1)]
+            sources = [rng.choice(self.values) for _ in range(rng.choice((1, 1, 2, 4)))]
             values = [self._value(spec, source.value.shape) for source in sources]
             values = [
                 msgspec.structs.replace(value, dtype=source.value.dtype)

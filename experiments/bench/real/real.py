@@ -26,13 +26,8 @@ HOSTS, ALL_HOSTS = (1, 2), (1, 2, 4)
 DEVICES, ALL_DEVICES = (1,), (1, 2)
 CHAIN = 128
 WINDOW = 31  # calls outstanding in a process
-STEPS = {
-    "Waited": 4 * CHAIN,
-    "Read": 4 * CHAIN,
-    "OpByOp": 2048,
-    "Chained": 16 * CHAIN,
-    "Fused": 64 * CHAIN,
-}  # of a measurement
+# of a measurement
+STEPS = {"Waited": 4 * CHAIN, "Read": 4 * CHAIN, "OpByOp": 2048, "Chained": 16 * CHAIN, "Fused": 64 * CHAIN}
 AIMS = {
     "Waited": ("Waited", 0.0),
     "Read": ("Read", 0.0),

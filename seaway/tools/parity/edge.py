@@ -153,7 +153,7 @@ class Commanded(Collector):
             for slot in move.targets:
                 self._slot(header, island, slot)
             return
-        sources, targets = ([plan.slots[slot].layout for slot in ends] for ends in (move.sources, move.targets))
+        sources, targets = (tuple([plan.slots[slot].layout for slot in ends]) for ends in (move.sources, move.targets))
         nbytes: Counter[tuple[int, int]] = Counter()
         for host in () if move.sparse else spans.items(step.hosts):
             for receiver, _, size in sends_by_host(sources, targets, host, self.cluster):

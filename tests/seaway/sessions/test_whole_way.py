@@ -46,6 +46,13 @@ def wait(x: sw.Array) -> None:
     x.block_until_ready()
 
 
+def looped(step: Callable[[sw.Array], sw.Array], x: sw.Array, then: Callable[[sw.Array], object]) -> sw.Array:
+    for _ in range(CALLS):
+        x = step(x)
+        then(x)
+    return x
+
+
 @pytest.mark.parametrize(("then", "most"), [(wait, 325), (float, 720)], ids=["waited for", "read"])
 def test_a_call_is_short_in_the_users_process(
     then: Callable[[sw.Array], object], most: int, counting: Counting, monkeypatch: pytest.MonkeyPatch
@@ -54,13 +61,9 @@ def test_a_call_is_short_in_the_users_process(
     step = sw.jit(lambda x: x + 1, devices=1)
     with sw.local():
         x = step(np.float32(0))
-        for _ in range(CALLS):
-            x = step(x)
-            then(x)
+        x = looped(step, x, then)
         counting.on = True
-        for _ in range(CALLS):
-            x = step(x)
-            then(x)
+        x = looped(step, x, then)
         counting.on = False
         assert float(x) == 2 * CALLS + 1
     assert 100 < counting.number / CALLS < most
@@ -108,13 +111,9 @@ def test_a_call_is_short_in_the_hosts_process(
     step = sw.jit(lambda x: x + 1, devices=1)
     with sw.local():
         x = step(np.float32(0))
-        for _ in range(CALLS):
-            x = step(x)
-            then(x)
+        x = looped(step, x, then)
         before = counted()
-        for _ in range(CALLS):
-            x = step(x)
-            then(x)
+        x = looped(step, x, then)
         number = (counted() - before) / CALLS
         assert float(x) == 2 * CALLS + 1
     assert 100 < number < most

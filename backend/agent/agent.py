@@ -33,6 +33,7 @@ from ..node import CallError, HostClock, NetworkNode, calls
 from ..streams import LentReading, Listener, Load, StreamRefused, loaded
 from ..wire import Address, Contents, Pass, call_messages
 from .agent_machine import direct_address
+from .callback_lines import STREAM, CallbackLines
 from .end_reports import EndReports
 
 log = logging.getLogger("seaway.agent")
@@ -82,7 +83,12 @@ class Agent:
         self.address = ""
         refusals, gate = RefusalLogger(), TurnGate()
         self._refusals, self._gate = refusals, gate
-        self._listener = Listener(self.access, refusals, gate, answers={call_messages.GangTimesReply: self._stamps})
+        lines = CallbackLines()
+        devices.ask = lines.ask
+        self._listener = Listener(
+            self.access, refusals, gate, answers={call_messages.GangTimesReply: self._stamps},
+            streams={STREAM: lines.take},
+        )  # fmt: skip
         self._code = Blobs()
         self._sources: dict[int, ShardSource] = {}
         self._sinks: dict[int, Sink] = {}  # by transfer

@@ -189,6 +189,7 @@ def devices_of(chosen: argparse.Namespace) -> Devices:
         return kind(
             memory=chosen.memory, cache=cache_of(chosen.cache) if chosen.cache else None,
             checkpoints=Path(chosen.checkpoints).absolute() if chosen.checkpoints else None,
+            patience=chosen.callback_seconds,
         )  # fmt: skip
     except (RuntimeError, AssertionError) as error:  # JAX's errors when the platform is missing
         reason = (str(error) or "JAX finds none").splitlines()[0]

@@ -10,6 +10,7 @@ import argparse
 
 import msgspec
 
+from ..contents.callbacks import CALLBACK_S
 from .access import AccessRefused, is_loopback
 
 LARGEST = 32 << 20  # bytes of one computation's code; no message is larger
@@ -22,6 +23,7 @@ class Rules(msgspec.Struct, frozen=True):
     seconds: float = 600.0  # longest compilation
     memory: int = 0  # bytes that a compilation may use; 0: what the machine has
     largest: int = LARGEST
+    callback_seconds: float = CALLBACK_S  # for which a program waits for a function of its client's process
 
 
 def add_options(found: argparse.ArgumentParser) -> None:
@@ -43,6 +45,13 @@ def add_options(found: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         help="bytes that the compilation of one computation may use; 0: what the machine has",
+    )
+    add(
+        "--callback-seconds",
+        type=float,
+        default=15.0,
+        help="how long a program of a door waits for a function of its client's process, in seconds (%(default)g; "
+        "other hosts give up a collective after 20)",
     )
 
 
@@ -73,8 +82,8 @@ def words_of(given: argparse.Namespace) -> list[str]:
 
 def rules_of(chosen: argparse.Namespace) -> Rules | None:
     """The rules for clients' code; None: clients are trusted."""
-    if chosen.check_seconds <= 0 or chosen.check_memory < 0:
-        raise AccessRefused("--check-seconds must be more than 0, and --check-memory at least 0")
+    if chosen.check_seconds <= 0 or chosen.check_memory < 0 or chosen.callback_seconds <= 0:
+        raise AccessRefused("--check-seconds and --callback-seconds must be more than 0, and --check-memory at least 0")
     trusted = chosen.trust_clients
     if trusted is None:
         trusted = chosen.with_parent and is_loopback(chosen.bind)

@@ -42,11 +42,13 @@ class MalformedCode(ValueError):
 
 class StableHLOCode(msgspec.Struct, frozen=True, array_like=True):
     """`program`: a portable artifact of StableHLO. `options`: a CompileOptionsProto, whose device assignment names the
-    devices of the node's place by their position there: 0, 1, ..."""
+    devices of the node's place by their position there: 0, 1, ... `callbacks`: the key of the session whose client
+    answers the program's calls into Python; "": nobody does."""
 
     program: bytes
     options: bytes
     question: str = ""
+    callbacks: str = ""
 
     def encode(self) -> bytes:
         return MAGIC + msgspec.msgpack.encode(self)

@@ -57,6 +57,8 @@ class Devices(Protocol):
     hosts: Hosts | None  # set by the agent: which devices each host of the cluster has
     # set by the agent; called with an internal error, from any thread
     failed: Callable[[BaseException], None]
+    # set by the agent: calls a function of a client's process, by its session's key; from any thread
+    ask: Callable[[str, bytes, Callable[[bytes], None]], None]
     stamps: GangTimes  # when gangs were enqueued here, and seen to end; the agent may replace their clock
 
     def about(self) -> DeviceAbout: ...

@@ -83,6 +83,7 @@ class TimedDevices:
         self.hosts: Hosts | None = None
         self.failed: Callable[[BaseException], None] = lambda error: None
         self.stamps = GangTimes()
+        self.ask: Callable[[str, bytes, Callable[[bytes], None]], None] = lambda key, body, came: None
         self._count, self._memory, self._compile_ns = devices, memory, compile_ns
         self._loop = asyncio.get_running_loop()
         self._mine: Sequence[int] = ()

@@ -13,6 +13,6 @@ from __future__ import annotations
 from .cluster import ClusterRefused, ServedCluster, SessionLine, session_devices_of
 from .protocol import GrpcIfrtSessionMetadata, IfrtProxyVersion, StatusCode
 from .server import SERVICE, SESSION_METADATA, ListenRefused, listen_for_clients, run_cluster_door, run_door, variables
-from .session import SessionLink, StatusError, Version
+from .session import SessionCallbacks, SessionLink, StatusError, Version
 from .simulated import Describe, DescribedCode, ServedSimulation, SimulatedLine, SimulationPort, run_simulated_door
 from .transport import PREFIX

@@ -16,7 +16,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from ..contents import AboutError, CompiledAbout
-from ..pjrt.code import ArrayFacts, MainFacts, stablehlo_executables
+from ..pjrt.code import ArrayFacts, CallbackFacts, MainFacts, stablehlo_executables
 from ..sandbox import ProgramRefused
 from ..sandbox import read_program as main_of_program
 from .protocol import REPLICATED, TOKEN, OpSharding, ShardingError, ShardSpec, Tiles, kind_of_mlir, tiles_of
@@ -33,18 +33,21 @@ class ProgramFacts(NamedTuple):
     parameters: tuple[ResultFacts | None, ...]
     results: tuple[ResultFacts, ...]
     donated: tuple[int, ...]
+    callbacks: tuple[CallbackFacts, ...]
 
 
-def read_program(artifact: bytes, more: Collection[str]) -> ProgramFacts:
-    """`more`: foreign functions that are allowed besides the built-in list. Raises StatusError."""
+def read_program(artifact: bytes, more: Collection[str], callbacks: bool) -> ProgramFacts:
+    """`more`: foreign functions that are allowed besides the built-in list. `callbacks`: its client answers calls of
+    functions in its process. Raises StatusError."""
     with translated():
-        return program_facts(main_of_program(artifact, more))
+        return program_facts(main_of_program(artifact, more, callbacks=callbacks))
 
 
 def program_facts(main: MainFacts) -> ProgramFacts:
     return ProgramFacts(
-        main.name, tuple(map(_parameter, main.parameters)), tuple(map(_result, main.results)), main.donated
-    )
+        main.name, tuple(map(_parameter, main.parameters)), tuple(map(_result, main.results)), main.donated,
+        main.callbacks,
+    )  # fmt: skip
 
 
 def _parameter(facts: ArrayFacts | None) -> ResultFacts | None:

@@ -12,6 +12,8 @@ import re
 
 from core.protocol import Blame
 
+from ..contents.callbacks import CallbackFault
+
 log = logging.getLogger("seaway.pjrt")
 JAX_OWN = ("XlaRuntimeError", "JaxRuntimeError")  # these add nothing to their texts; nor do ours
 LONGEST = 2000  # characters; a compiler's error can be much longer
@@ -41,6 +43,8 @@ class CompilerFault(Exception):
 def of(error: BaseException, *, together: bool = False) -> Blame:
     """The blame for an error. `together`: other hosts took part, so it may be their fault."""
     text = text_of(error)
+    if isinstance(error, CallbackFault):
+        return Blame("user", text)
     if isinstance(error, CompilerFault):
         return Blame("code", text)
     if together and PEERS.search(str(error)):

@@ -24,12 +24,14 @@ from core.model import Gang, Hosts, Layout, Plan
 from core.protocol import Blame
 from core.protocol import effects as e
 
+from ..contents import callbacks
+from ..contents.callbacks import CALLBACK_S
 from ..coordination import Overtaken
 from ..devices import Array, DeviceAbout, GangTimes, Index, Post, WorldSpec
 from ..streams import LentReading
 from . import device_arrays, jax_errors, rows
 from .checkpoints import Checkpoints
-from .code import Codes, CompileJob, CompileThreads
+from .code import Ask, Codes, CompileJob, CompileThreads
 from .completions import Completions
 from .launcher import Launcher
 from .store import MissingBuffer, Store, ready
@@ -41,10 +43,14 @@ OVERTAKEN_S = 5.0  # seconds to stop joining a world that is over, before the pr
 
 class PjrtDevices:
     """`memory`: bytes of each device that programs may use; 0: what the platform reports, if it does. `cache`: a
-    folder for compiled code. `checkpoints`: a folder below which clients may save; None: they may not. The
-    environment (XLA_FLAGS, JAX_PLATFORMS) determines the devices."""
+    folder for compiled code. `checkpoints`: a folder below which clients may save; None: they may not. `patience`:
+    seconds for which programs wait for functions of their clients. The environment (XLA_FLAGS, JAX_PLATFORMS)
+    determines the devices."""
 
-    def __init__(self, *, memory: int = 0, cache: Path | None = None, checkpoints: Path | None = None) -> None:
+    def __init__(
+        self, *, memory: int = 0, cache: Path | None = None, checkpoints: Path | None = None,
+        patience: float = CALLBACK_S,
+    ) -> None:  # fmt: skip
         self.post: Post = lambda event: None
         self.failed: Callable[[BaseException], None] = lambda error: None
         self.hosts: Hosts | None = None  # the cluster's hosts: rows of a sparse exchange go to them
@@ -55,7 +61,9 @@ class PjrtDevices:
         self._line = EnqueueThread("enqueue", self._fail)
         self._compiling, self._copying = CompileThreads(self._fail), WorkerThread("copy", self._fail)
         self._store = Store(self._world, self._line)
-        self._codes = Codes(self._world, self._say, self._about.memory, cache)
+        self.ask: Callable[[str, bytes, Callable[[bytes], None]], None] = _unanswered
+        asks: Callable[[str], Ask] = lambda key: lambda body, came: self.ask(key, body, came)  # noqa: E731
+        self._codes = Codes(self._world, self._say, self._about.memory, cache, asks, patience)
         self.stamps = GangTimes()
         self._completions = Completions(
             self._say, lambda buffer, rows: self._line.do(self._store.pack, buffer, rows), self.stamps
@@ -255,3 +263,7 @@ class PjrtDevices:
         except Exception as error:
             blame = jax_errors.of(error)
         self._say(e.RowsCounted(command.transfer, pieces, blame))
+
+
+def _unanswered(key: str, body: bytes, came: Callable[[bytes], None]) -> None:
+    came(callbacks.failed("nobody answers this program's calls into Python"))

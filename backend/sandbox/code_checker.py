@@ -69,7 +69,8 @@ def _inspect(question: CodeQuestion, settings: CodeCheckerSettings) -> None:
     if blob is None:
         return  # `lower` reports missing code
     if stablehlo_code.is_stablehlo(blob):
-        inspect_program(stablehlo_code.decode(blob).program, settings.more, settings.largest)
+        asked = stablehlo_code.decode(blob)
+        inspect_program(asked.program, settings.more, settings.largest, callbacks=bool(asked.callbacks))
     else:
         inspect(blob, settings.platform, question.gang.place.size, settings.more, settings.largest)
 

@@ -18,14 +18,13 @@ from typing import Any, NamedTuple
 from jax import export
 
 from ..pjrt import jax_errors
-from ..pjrt.code import MainFacts, MalformedProgram, UnknownType, main_of, module_of
+from ..pjrt.code import CALLBACKS, FOREIGN, MainFacts, MalformedProgram, UnknownType, main_of, module_of
 from ..xla import StatusCode
 from . import targets
 
 DIALECTS = ("stablehlo", "chlo", "sdy", "func")
 PLAIN = ("builtin.module",)
 OUTSIDE = ("stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv")
-FOREIGN = "stablehlo.custom_call"
 
 
 class CodeRefused(ValueError):
@@ -67,11 +66,12 @@ def inspect(blob: bytes, platform: str, devices: int, more: Collection[str], lar
         _check_operations(module, more)
 
 
-def inspect_program(artifact: bytes, more: Collection[str], largest: int) -> None:
+def inspect_program(artifact: bytes, more: Collection[str], largest: int, *, callbacks: bool = False) -> None:
+    """`callbacks`: its client answers calls of functions in its process."""
     _check_size(artifact, largest)
     try:
         with module_of(artifact) as module:
-            _check_operations(module, more)
+            _check_operations(module, more, CALLBACKS if callbacks else ())
             main_of(module)
     except MalformedProgram as error:
         raise CodeRefused(str(error)) from None
@@ -82,16 +82,16 @@ def _check_size(code: bytes, largest: int) -> None:
         raise CodeRefused(f"it has {len(code)} bytes, but at most {largest} are allowed")
 
 
-def _check_operations(module: Any, more: Collection[str]) -> None:
-    if found := objection(module, more):
+def _check_operations(module: Any, more: Collection[str], answered: Collection[str] = ()) -> None:
+    if found := objection(module, more, answered):
         raise CodeRefused(found.reason)
 
 
-def read_program(artifact: bytes, more: Collection[str]) -> MainFacts:
-    """`more`: foreign functions that are allowed besides the built-in list."""
+def read_program(artifact: bytes, more: Collection[str], *, callbacks: bool = False) -> MainFacts:
+    """`more`: foreign functions that are allowed besides the built-in list. `callbacks`: as above."""
     try:
         with module_of(artifact) as module:
-            if found := objection(module, more):
+            if found := objection(module, more, CALLBACKS if callbacks else ()):
                 raise ProgramRefused(StatusCode.UNIMPLEMENTED, _to_a_program(found))
             return main_of(module)
     except UnknownType as error:
@@ -106,22 +106,23 @@ def _to_a_program(found: Objection) -> str:
             return f"the program has the operation {found.name!r}, which programs may not have here"
         case "callback":
             return (
-                f"the program calls back into Python ({found.name!r}), which no program can that runs elsewhere: "
-                "jax.debug.print and callback, pure_callback, io_callback and custom_partitioning work outside jit, or "
-                "in a function that runs on local devices (jax.jit(f, device=jax.devices('cpu')[0]))"
+                f"the program calls back into Python ({found.name!r}), and its process does not answer such calls: "
+                "install seaway where the program runs (its jax_plugins answers callbacks of jax.debug, pure_callback "
+                "and io_callback, on CPU and GPU devices), or call Python between jitted functions; with equinox, "
+                "EQX_ON_ERROR=nan does without"
             )
         case _:
             return f"the program is refused: {found.reason}"
 
 
-def objection(module: Any, more: Collection[str]) -> Objection | None:
+def objection(module: Any, more: Collection[str], answered: Collection[str] = ()) -> Objection | None:
     """The first operation or foreign function that clients' code may not have; None: there is none."""
     operations, called = operations_of(module)
     for name in operations:
         if name in OUTSIDE or (name.partition(".")[0] not in DIALECTS and name not in PLAIN):
             return Objection("operation", name, f"it has the operation {name!r}, which clients' code may not have")
     for name in called:
-        if reason := targets.objection(name, more):
+        if reason := targets.objection(name, more, answered):
             return Objection("callback" if targets.is_callback(name) else "function", name, reason)
     return None
 

@@ -18,7 +18,7 @@ import jax
 import msgspec
 
 from ..contents import CompiledAbout
-from ..pjrt.code import MainFacts, stablehlo_executables
+from ..pjrt.code import MainFacts, stablehlo_executables, unasked
 from ..xla import StatusCode
 from .checker_pipes import CheckerSettings, serve
 from .inspection import ProgramRefused, read_program
@@ -37,6 +37,7 @@ class ProgramQuestion(msgspec.Struct, frozen=True):
     program: bytes
     options: bytes
     devices: tuple[int, ...]
+    callbacks: bool = False  # its client answers calls of functions in its process
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -68,9 +69,9 @@ def main() -> None:
     def answer_to(asked: bytes, compiles: Callable[[], None]) -> ProgramAnswer:
         question = msgspec.msgpack.decode(asked, type=ProgramQuestion)
         try:
-            found = read_program(question.program, settings.more)
+            found = read_program(question.program, settings.more, callbacks=question.callbacks)
             compiles()
-            return ProgramAnswer(0, "", found, _compiled(question, settings))
+            return ProgramAnswer(0, "", found, _compiled(question, found, settings))
         except ProgramRefused as refused:
             return ProgramAnswer(refused.code, refused.text)
         except MemoryError:
@@ -81,13 +82,15 @@ def main() -> None:
     serve(settings, "door", answer_to)
 
 
-def _compiled(question: ProgramQuestion, settings: ProgramCheckerSettings) -> bytes:
+def _compiled(question: ProgramQuestion, main: MainFacts, settings: ProgramCheckerSettings) -> bytes:
     if not settings.compiles:
         return b""
     by_number = {device.id: device for device in jax.local_devices()}
     devices: Sequence[Any] = [by_number[number] for number in question.devices]
     client = devices[0].client
-    made = stablehlo_executables.compile_program(client, question.program, question.options, devices)
+    made = stablehlo_executables.compile_program(
+        client, question.program, question.options, devices, unasked(main.callbacks)
+    )
     if settings.dumps:
         return _described(made, Path(settings.dumps))
     return stablehlo_executables.serialized(client, made)

@@ -44,10 +44,12 @@ class ProgramGate:
     def warm(self) -> None:
         self.checkers.warm(self._devices)
 
-    def check(self, program: bytes, options: bytes, devices: Sequence[int]) -> tuple[MainFacts, bytes]:
+    def check(
+        self, program: bytes, options: bytes, devices: Sequence[int], callbacks: bool = False
+    ) -> tuple[MainFacts, bytes]:
         """What the program says of itself, and its executable, or its Description; no bytes: it is harmless, but to be
-        compiled here. Raises ProgramRefused."""
-        question = ProgramQuestion(program, options, tuple(devices))
+        compiled here. `callbacks`: its client answers calls. Raises ProgramRefused."""
+        question = ProgramQuestion(program, options, tuple(devices), callbacks)
         key = hashlib.sha256(msgspec.msgpack.encode(question)).digest()
         if (known := self._crashed.get(key)) is not None:
             raise ProgramRefused(known.code, known.text)

@@ -93,14 +93,15 @@ def is_callback(name: str) -> bool:
     return CALLBACKS.search(name) is not None
 
 
-def objection(name: str, more: Collection[str]) -> str:
-    """Why code may not call this; "" if it may. `more`: names that the agent's operator allows."""
-    if is_callback(name):
+def objection(name: str, more: Collection[str], answered: Collection[str] = ()) -> str:
+    """Why code may not call this; "" if it may. `more`: names that the agent's operator allows. `answered`: names that
+    call functions of the client's process, over a stream that its client has opened for that."""
+    if is_callback(name) and name not in answered:
         return (
             f"it calls back into Python ({name!r}): the function would be an address of another process's memory, and "
             "following one is never allowed"
         )
-    if name in ALLOWED or name in more:
+    if name in ALLOWED or name in more or name in answered:
         return ""
     why = WITHHELD.get(name)
     return (

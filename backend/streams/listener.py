@@ -1,7 +1,7 @@
 """The port of a process: it admits streams, answers questions, and hands gRPC to the gRPC server behind it.
 
     a connection --first bytes--> MAGIC: [TLS] Opening --admit--> Answered --> the node
-                                  asks:  REQUEST --> REPLY
+                                  asks:  REQUEST --> REPLY; or a stream of its own kind
                                   others, on a controller: gRPC     (`grpc_pipe`)
 
 What strangers may take is bounded. New connections get a share of the loop (`SHARE`). A connection has to introduce
@@ -20,6 +20,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +51,15 @@ log = logging.getLogger("seaway.streams")
 
 
 class Listener:
-    """`answers`: what anybody with the token may ask. `pipe`: where gRPC goes; None: nobody here speaks it."""
+    """`answers`: what anybody with the token may ask. `streams`: what takes streams of another kind than the node's.
+    `pipe`: where gRPC goes; None: nobody here speaks it."""
 
     def __init__(
         self, access: Access, refusals: RefusalLogger, gate: TurnGate, *,
-        answers: Mapping[type[msgspec.Struct], Answer] | None = None, pipe: GrpcPipe | None = None,
+        answers: Mapping[type[msgspec.Struct], Answer] | None = None,
+        streams: Mapping[str, Callable[[Connection], None]] | None = None, pipe: GrpcPipe | None = None,
     ) -> None:  # fmt: skip
+        self._streams = streams or {}
         self.access, self._refusals, self._gate, self._pipe = access, refusals, gate, pipe
         self._answers = {kind.__name__: (msgspec.msgpack.Decoder(kind), act) for kind, act in (answers or {}).items()}
         self._loop = asyncio.get_running_loop()
@@ -220,29 +224,33 @@ class Listener:
     async def _answer(self, opening: Opening, connection: Connection) -> None:
         """Welcomes a caller, or tells it why not."""
         connection.called = opening.asks or f"a stream as {opening.name!r}"
+        taken: Callable[[Connection], None] | None = None
         try:
-            peer = await self._admitted(opening, connection)
+            taken = await self._admitted(opening, connection)
         except (Busy, StreamRefused) as refused:
             kind, why = "busy" if isinstance(refused, Busy) else refused.kind, str(refused)
             self._refusals.refuse(kind, connection.address, connection.called, why)
             connection.say(Answered(versions.mine(), kind, why))
-            peer = None
-        if peer is None:
+        if taken is None:
             await connection.leave(LAST)
         else:
             connection.say(Answered(versions.mine()))
-            self._accept(peer, connection)
+            taken(connection)
 
-    async def _admitted(self, opening: Opening, connection: Connection) -> int | None:
-        """The peer that calls, in its turn; None: it has asked, and was answered. Raises Busy, StreamRefused."""
+    async def _admitted(self, opening: Opening, connection: Connection) -> Callable[[Connection], None] | None:
+        """What takes the stream, in its turn; None: it has asked, and was answered. Raises Busy, StreamRefused."""
         known = self.access.has(opening.token)
         async with self._gate.turn(connection.address, strange=not known) as turn:
             if not known:
                 raise StreamRefused("token", NO_TOKEN)
+            if opening.asks in self._streams:
+                if other := versions.refusal({versions.HEADER: opening.version}):
+                    raise StreamRefused("version", other)
+                return self._streams[opening.asks]
             if opening.asks:
                 await self._ask(turn, opening, connection)
                 return None
-            return self._admit(opening, connection)
+            return partial(self._accept, self._admit(opening, connection))
 
     async def _ask(self, turn: CallTurn, opening: Opening, connection: Connection) -> None:
         """Answers one request."""

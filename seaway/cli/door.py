@@ -55,6 +55,11 @@ def add(commands: Any) -> None:
         help="bytes that the compilation of a program may use; 0: what the machine has",
     )  # fmt: skip
     option(
+        "--callback-seconds", type=float, default=Rules().callback_seconds,
+        help="how long a program waits for a Python function of its process that it calls, in seconds (%(default)g); "
+        "on a cluster, an option of agents",
+    )  # fmt: skip
+    option(
         "--memory-per-session", metavar="SIZE",
         help="what the arrays of one program may take, as '8GiB' (default: half of the machine's memory; on "
         "accelerators, what they have)",
@@ -94,8 +99,8 @@ def _door(given: argparse.Namespace) -> int:
     if given.devices is not None and not 0 < given.devices <= most:
         raise SeawayError(f"--devices {given.devices}: give a number from 1 to {most}")
     _check_belonging(given)
-    if given.check_seconds <= 0 or given.check_memory < 0:
-        raise SeawayError("--check-seconds must be more than 0, and --check-memory at least 0")
+    if given.check_seconds <= 0 or given.check_memory < 0 or given.callback_seconds <= 0:
+        raise SeawayError("--check-seconds and --callback-seconds must be more than 0, and --check-memory at least 0")
     memory = None
     if given.memory_per_session is not None:
         memory = nbytes(given.memory_per_session, "--memory-per-session")
@@ -113,7 +118,7 @@ def _door(given: argparse.Namespace) -> int:
 
 def _serve(given: argparse.Namespace, address: str, memory: int | None) -> None:
     more = (*given.allow_custom_call, *(ALLOWED_TO_ONESELF if address.startswith("unix:") else ()))
-    rules = Rules(more, given.check_seconds, given.check_memory)
+    rules = Rules(more, given.check_seconds, given.check_memory, callback_seconds=given.callback_seconds)
     cluster = _cluster(given) if given.connect else None
     simulated = door_simulation.prepared(given, given.name or _user(), address) if given.simulate else None
     show_as("door", sys.argv[2:])

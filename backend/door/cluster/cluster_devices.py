@@ -23,7 +23,7 @@ from core.client import Blocked, Client, to_put
 from core.model import MAX_LITERALS, Range, ranges
 
 from ..protocol import STRING, TOKEN, StatusCode
-from ..session import ArrayType, Platform, StatusError, Unready, WhenCompiled, invalid
+from ..session import ArrayType, Platform, SessionCallbacks, StatusError, Unready, WhenCompiled, invalid
 from .cluster_answers import ClusterAnswers, WhenRead
 from .cluster_arrays import (
     Argument,
@@ -273,8 +273,11 @@ class ClusterDevices:
 
     # --- programs ------------------------------------------------------------------------------------------
 
-    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled) -> None:
-        self._programs.compile(program, options, tuple(devices), done)
+    def compile(
+        self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled,
+        callbacks: SessionCallbacks | None = None,
+    ) -> None:  # fmt: skip
+        self._programs.compile(program, options, tuple(devices), done, callbacks)
 
     def execute(
         self, executable: ClusterExecutable, arguments: Sequence[Ref | ClusterArrays], keep: Sequence[int], launch: int

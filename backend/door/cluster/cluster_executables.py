@@ -25,12 +25,17 @@ from core.protocol import Blame
 
 from ..program_facts import ProgramFacts, compiled_facts, read_program, tiles_on
 from ..protocol import REPLICATED, TOKEN, ShardSpec, StatusCode
-from ..session import ArrayType, CompiledFacts, StatusError, WhenCompiled, unsupported
+from ..session import ArrayType, CompiledFacts, SessionCallbacks, StatusError, WhenCompiled, unsupported
+from .cluster_callbacks import ClusterCallbacks
 from .cluster_link import ClusterLink, fault_of_blame
 from .cluster_programs import Places, executable_program, function_of, question_program, with_cost
 
 log = logging.getLogger("seaway.door")
 StepTimes = Mapping[str, tuple[int, int]]  # step -> (executions, their typical time in nanoseconds)
+SIMULATED = (
+    "the program calls functions of its process (jax.debug, pure_callback, io_callback), and in a simulation nothing "
+    "is computed that they could be called with: leave them out, or run it on a door to devices"
+)
 READING = 2  # programs at a time
 SEEN = 3  # executions, before what they took is believed: the first is often slow
 NEAR = 1.25  # by what factor a cost may differ from what was said
@@ -61,10 +66,12 @@ class ClusterExecutable:
 
 class ClusterPrograms:
     """`more`: foreign functions that programs may call besides the built-in list. `default_kind`: of memory, as soon as
-    a host has told it."""
+    a host has told it. `lines`: for programs that call functions of their client's process; None: none may."""
 
-    def __init__(self, link: ClusterLink, places: Places, more: Collection[str]) -> None:
-        self._link, self._places, self._more = link, places, more
+    def __init__(
+        self, link: ClusterLink, places: Places, more: Collection[str], lines: ClusterCallbacks | None = None
+    ) -> None:
+        self._link, self._places, self._more, self._lines = link, places, more, lines
         self.default_kind = ""
         self._pool = ThreadPoolExecutor(READING, "read")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -76,8 +83,12 @@ class ClusterPrograms:
 
     # --- compile -------------------------------------------------------------------------------------------
 
-    def compile(self, program: bytes, options: bytes, devices: tuple[int, ...], done: WhenCompiled) -> None:
-        self.begin(self._compile(program, options, devices), lambda fault: done(None, fault), lambda made: done(*made))
+    def compile(
+        self, program: bytes, options: bytes, devices: tuple[int, ...], done: WhenCompiled,
+        callbacks: SessionCallbacks | None = None,
+    ) -> None:  # fmt: skip
+        work = self._compile(program, options, devices, callbacks)
+        self.begin(work, lambda fault: done(None, fault), lambda made: done(*made))
 
     def begin(
         self, work: Coroutine[Any, Any, Any], failed: Callable[[StatusError], None], done: Callable[[Any], None]
@@ -103,12 +114,18 @@ class ClusterPrograms:
         task.add_done_callback(self._tasks.discard)
 
     async def _compile(
-        self, program: bytes, options: bytes, devices: tuple[int, ...]
+        self, program: bytes, options: bytes, devices: tuple[int, ...], callbacks: SessionCallbacks | None
     ) -> tuple[ClusterExecutable, CompiledFacts]:
         loop = asyncio.get_running_loop()
-        about = await loop.run_in_executor(self._pool, read_program, program, self._more)
+        about = await loop.run_in_executor(self._pool, read_program, program, self._more, callbacks is not None)
         positions = [devices.index(each) if each in devices else -1 for each in range(max(devices) + 1)]
-        source = StableHLOCode(program, xla.assigned_to(options, positions))
+        key = ""
+        if about.callbacks and callbacks is not None:
+            if self._lines is None:
+                raise unsupported(SIMULATED)
+            await self._lines.open(callbacks)
+            key = self._lines.key
+        source = StableHLOCode(program, xla.assigned_to(options, positions), callbacks=key)
         name = function_of(about.name)
         asked = await self._asking(source, name, devices)
         try:
@@ -233,6 +250,8 @@ class ClusterPrograms:
     def close(self) -> None:
         for each in list(self._tasks):
             each.cancel()
+        if self._lines is not None:
+            self._lines.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 

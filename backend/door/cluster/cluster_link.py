@@ -28,6 +28,7 @@ from core.protocol import Blame, Command, LogLine
 
 from ..protocol import StatusCode
 from ..session import StatusError
+from .cluster_callbacks import ClusterCallbacks
 from .cluster_programs import UNKNOWN
 
 log = logging.getLogger("seaway.door")
@@ -105,6 +106,9 @@ class SessionLine(ClusterLink, Protocol):
 
     def when_closed(self, then: Callable[[], None]) -> None: ...
 
+    def callbacks(self) -> ClusterCallbacks | None:
+        """The session's streams for callbacks; None: there is nothing that would call."""
+
     async def closed(self) -> None:
         """Closes it, and waits until that is done."""
 
@@ -113,7 +117,7 @@ class RemoteLink:
     """Make it on the loop's thread. One `head` serves all links of a door."""
 
     def __init__(self, head: Head, described: Described, name: str, weight: int, priority: int) -> None:
-        self.name, self._head = name, head
+        self.name, self._head, self._described = name, head, described
         self.codes: set[str] = set()  # by hash: code of this session that the controller is to have
         self._loop = asyncio.get_running_loop()
         self._said: deque[Command | BaseException] = deque()
@@ -128,6 +132,10 @@ class RemoteLink:
         self._last = ""  # what the client said last
         self._away_since = 0.0
         self._look_again: asyncio.TimerHandle | None = self._loop.call_later(LOOK, self._look)
+
+    def callbacks(self) -> ClusterCallbacks | None:
+        hosts = range(self._described.cluster.hosts)
+        return ClusterCallbacks(self.remote.node.directory, hosts, self._head.access)
 
     def taken(self, request: int, value: Value) -> Any:
         return self.remote.taken(request)

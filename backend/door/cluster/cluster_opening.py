@@ -196,7 +196,7 @@ class ClusterSessions:
         self._links.add(link)
         link.when_closed(lambda: self._gone(link))
         places = Places(source.devices, source.island)
-        programs = self._programs[link] = ClusterPrograms(link, places, self._more)
+        programs = self._programs[link] = ClusterPrograms(link, places, self._more, link.callbacks())
         link.heard = partial(_hear, programs, name)
         failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         link.failed = partial(_lost, failed)

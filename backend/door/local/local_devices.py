@@ -18,14 +18,16 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
 import numpy as np
 from jaxlib import _jax
 
-from backend.pjrt.code import stablehlo_executables, wake_lapack
+from backend.contents.callbacks import CallbackFault
+from backend.pjrt.code import Forwarders, stablehlo_executables, wake_lapack
 from backend.sandbox import ProgramGate
 from backend.xla import assigned_to
 from core.model import ranges
@@ -41,9 +43,11 @@ from ..session import (
     Platform,
     Ref,
     Refs,
+    SessionCallbacks,
     StatusError,
     Unready,
     WhenCompiled,
+    WhenExecuted,
     invalid,
     unsupported,
 )
@@ -58,12 +62,15 @@ DEFAULT_RULES = Rules()
 
 
 class Executable:
-    """`handlers` make arrays of its results, in C++; None: it has tokens among them."""
+    """`handlers` make arrays of its results, in C++; None: it has tokens among them. `forwarders`: for what it calls in
+    its client's process."""
 
-    __slots__ = ("devices", "donated", "handlers", "loaded", "results")
+    __slots__ = ("devices", "donated", "forwarders", "handlers", "loaded", "results")
 
-    def __init__(self, loaded: Any, facts: CompiledFacts, handlers: list[Any] | None) -> None:
-        self.loaded, self.handlers = loaded, handlers
+    def __init__(
+        self, loaded: Any, facts: CompiledFacts, handlers: list[Any] | None, forwarders: Forwarders | None
+    ) -> None:
+        self.loaded, self.handlers, self.forwarders = loaded, handlers, forwarders
         self.devices, self.results, self.donated = len(facts.devices), facts.results, frozenset(facts.donated)
 
 
@@ -94,6 +101,11 @@ class LocalRefs:
 class TokenRef:
     """A result that has no contents: it is ready when its program has ended, of which another result tells."""
 
+    __slots__ = ("devices",)
+
+    def __init__(self, devices: int) -> None:
+        self.devices = devices
+
 
 def on_loop() -> Callable[..., None]:
     """What calls a function on the thread of the loop that runs now."""
@@ -121,7 +133,7 @@ class LocalDevices:
     ) -> None:
         jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
         wake_lapack()
-        self._post, self._more = post, frozenset(rules.more)
+        self._post, self._more, self._patience = post, frozenset(rules.more), rules.callback_seconds
         self._devices = sorted(jax.local_devices(), key=lambda each: each.id)[:count]
         self._numbers = {device: number for number, device in enumerate(self._devices)}
         self._client = self._devices[0].client
@@ -158,6 +170,8 @@ class LocalDevices:
             )  # fmt: skip
 
     def shards(self, ref: Ref) -> list[Ref]:
+        if isinstance(ref, TokenRef):
+            return [ref] * ref.devices
         _check_there([ref])
         with translated():
             return list(ref._arrays)
@@ -223,34 +237,45 @@ class LocalDevices:
 
     # --- programs ------------------------------------------------------------------------------------------
 
-    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled) -> None:
+    def compile(
+        self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled,
+        callbacks: SessionCallbacks | None = None,
+    ) -> None:  # fmt: skip
         def work() -> None:
             executable: Any = None
             facts: CompiledFacts | StatusError
             try:
                 with translated():
-                    executable, facts = self._compile(program, options, tuple(devices))
+                    executable, facts = self._compile(program, options, tuple(devices), callbacks)
             except StatusError as fault:
                 facts = fault
             self._post(done, executable, facts)
 
         self._compiling.submit(work)
 
-    def _compile(self, program: bytes, options: bytes, devices: tuple[int, ...]) -> tuple[Executable, CompiledFacts]:
+    def _compile(
+        self, program: bytes, options: bytes, devices: tuple[int, ...], callbacks: SessionCallbacks | None
+    ) -> tuple[Executable, CompiledFacts]:
         options = assigned_to(options, [device.id for device in self._devices])
         place = [self._devices[number] for number in devices]
         if self._gate is None:
-            about, artifact = read_program(program, self._more), b""
+            about, artifact = read_program(program, self._more, callbacks is not None), b""
         else:
-            main, artifact = self._gate.check(program, options, [device.id for device in place])
+            main, artifact = self._gate.check(program, options, [device.id for device in place], callbacks is not None)
             about = program_facts(main)
+        forwarders = None
+        if about.callbacks and callbacks is not None:
+            ask = partial(self._post, callbacks.ask)
+            forwarders = Forwarders(about.callbacks, ask, self._patience, alone=len(devices) == 1)
+        called = forwarders.functions if forwarders is not None else ()
         if artifact:
-            found = stablehlo_executables.load_program(self._client, artifact, options, place)
+            found = stablehlo_executables.load_program(self._client, artifact, options, place, called)
         else:
-            found = stablehlo_executables.compile_program(self._client, program, options, place)
+            found = stablehlo_executables.compile_program(self._client, program, options, place, called)
         said = stablehlo_executables.about_executable(found)
         facts = compiled_facts(about, said, devices, self._default_kind)
-        return Executable(found, facts, self._handlers(facts)), facts
+        made = Executable(found, facts, self._handlers(facts), forwarders)
+        return made, facts if forwarders is None else replace(facts, waiting=partial(self._wait_for, made))
 
     def _handlers(self, facts: CompiledFacts) -> list[Any] | None:
         if any(array_type.kind == TOKEN for array_type in facts.results):
@@ -270,7 +295,10 @@ class LocalDevices:
         with translated():
             for at in executable.donated.intersection(keep):
                 given[at] = self._duplicate(given[at])
-            results = executable.loaded.execute_sharded(given)
+            waits = executable.forwarders is not None
+            results = executable.loaded.execute_sharded(given, with_tokens=waits)
+            if waits:
+                results.consume_token().block_until_ready()
             handlers = executable.handlers
             found: list[Ref] = (
                 list(results.consume_with_handlers(handlers))
@@ -281,6 +309,28 @@ class LocalDevices:
             line = self._under_way if executable.devices == 1 else self._under_way_multi
             line.append(found[0])
         return found if handlers is None or len(found) < ranges.FEW else LocalRefs(found)
+
+    def _wait_for(
+        self, executable: Executable, arguments: Sequence[Ref], keep: Sequence[int], launch: int, done: WhenExecuted
+    ) -> None:
+        """In a thread: XLA runs small programs in the thread that launches them, and these wait for the loop."""
+
+        def work() -> None:
+            assert executable.forwarders is not None
+            run = executable.forwarders.begin()
+            found: list[Ref] | Refs | StatusError
+            try:
+                found = self.execute(executable, arguments, keep, launch)
+                fault = _awaited(found if isinstance(found, list) else found.waits())
+            except StatusError as error:
+                fault = error
+            try:
+                run.end()
+            except CallbackFault as callback:
+                fault = StatusError(StatusCode.INTERNAL, str(callback))
+            self._post(done, fault or found)
+
+        self._waiting.submit(work)
 
     def _duplicate(self, array: Any) -> Any:
         _check_there([array])
@@ -294,7 +344,7 @@ class LocalDevices:
         found = []
         for array_type, shards in zip(executable.results, results.disassemble_into_single_device_arrays(), strict=True):
             if array_type.kind == TOKEN:
-                found.append(TokenRef())
+                found.append(TokenRef(len(shards)))
             else:
                 found.append(shards[0] if len(shards) == 1 else self.assemble(array_type, shards))
         return found

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from ...contents import shard_io
+from ...contents import callbacks, shard_io
+from ...contents.callbacks import CallbackFault
 from ..protocol import (
     GrpcGetVersionRequest,
     GrpcGetVersionResponse,
@@ -33,6 +34,7 @@ from ..transport import INVALID_ARGUMENT, OK, RESOURCE_EXHAUSTED, UNIMPLEMENTED,
 SERVICE = "/xla.ifrt.proxy.GrpcIfrtService/"
 SESSION_METADATA = "ifrt-proxy-grpc-ifrt-session-metadata-bin"
 STORE_METADATA = "ifrt-proxy-grpc-host-buffer-store-metadata-bin"
+CALLBACKS_METADATA = "seaway-session-bin"  # of a call that is ours, not the protocol's
 PROTOCOL_VERSIONS = 16, 25  # that we speak
 SERDES_VERSIONS = 0, 6  # of shardings, layouts and programs inside messages
 NOT_FOUND, FAILED_PRECONDITION = 5, 9
@@ -279,6 +281,38 @@ class _Session:
         return True
 
 
+class _Callbacks:
+    """The stream on which a session's programs call functions of its client's process."""
+
+    largest = callbacks.LARGEST
+    blocked = False
+
+    def __init__(self, sessions: Sessions, call: Call, peer: Hashable) -> None:
+        try:
+            session_id = int(call.metadata(CALLBACKS_METADATA), 16)
+        except ValueError:
+            raise RpcRefused(INVALID_ARGUMENT, "the call does not name its session") from None
+        self._callbacks = sessions.find(session_id, peer).port.callbacks
+        if self._callbacks.open:
+            raise RpcRefused(FAILED_PRECONDITION, "the session's callbacks are answered already")
+        self._callbacks.begin(call.send)
+        self._call = call
+        call.respond()
+
+    def message(self, data: bytes) -> None:
+        try:
+            self._callbacks.answer(data)
+        except CallbackFault as fault:
+            raise RpcRefused(INVALID_ARGUMENT, str(fault)) from None
+
+    def half_closed(self) -> None:
+        self._callbacks.end()
+        self._call.close(OK)
+
+    def lost(self, why: str) -> None:
+        self._callbacks.end()
+
+
 def _version(message: Any) -> Version:
     return Version(message.protocol_version, message.ifrt_serdes_version_number)
 
@@ -317,4 +351,5 @@ METHODS: dict[str, Callable[[Sessions, Call, Hashable], CallHandler]] = {
     "HostBufferStore": _Store,
     "HostBufferLookup": _Lookup,
     "HostBufferDelete": _Delete,
+    "Callbacks": _Callbacks,
 }

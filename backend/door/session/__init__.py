@@ -5,7 +5,7 @@ ops               one function for each request
 session_state     what a session holds; session_arrays: its arrays
 session_devices   what a session asks of devices; local, cluster and simulated ones answer
 session_port      what a session and the service know of each other
-memory_meter      how much a client may hold
+memory_meter      how much a client may hold; session_callbacks: what its programs call in its process
 
 Neighbours: `server` above, `protocol` below; devices are behind the protocols of `session_devices`.
 """
@@ -13,6 +13,7 @@ Neighbours: `server` above, `protocol` below; devices are behind the protocols o
 from __future__ import annotations
 
 from .door_session import LateSession, opening
+from .session_callbacks import SessionCallbacks
 from .session_devices import (
     ArrayType,
     CompiledFacts,
@@ -25,6 +26,7 @@ from .session_devices import (
     StatusError,
     Unready,
     WhenCompiled,
+    WhenExecuted,
     invalid,
     unsupported,
 )

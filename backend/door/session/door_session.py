@@ -37,6 +37,7 @@ class DoorSession:
     ) -> None:
         self._link, self._limits = link, limits
         self.state = SessionState(version, link.session_id, limits)
+        self.state.hold, self.callbacks = self._hold, self.state.callbacks
         if devices is not None:
             self.state.given(devices)
         self._queue: deque[Any] = deque()  # requests that something before them holds up
@@ -85,6 +86,7 @@ class DoorSession:
         self._over = True
         self._queue.clear()
         self.state.end()
+        self.callbacks.end()
         self._close()
 
     def _close(self) -> None:
@@ -144,6 +146,10 @@ class DoorSession:
             self._take(queue.popleft())
         if not self.busy and not self._over:
             self._link.resume()
+
+    def _hold(self) -> Callable[[], None]:
+        self._crowded = True
+        return self._room
 
     def _room(self) -> None:
         self._crowded = False

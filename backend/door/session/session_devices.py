@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ..protocol import ShardSpec, StatusCode
+from .session_callbacks import SessionCallbacks
 
 Ref = Any  # an array, as the devices know it
 
@@ -94,7 +95,8 @@ class Platform:
 class CompiledFacts:
     """What a client asks about an executable. `parameters`: their kinds and whole
     shapes, None: unknown; `results`: their types. Shardings are serialized OpShardings;
-    a layout is its text, as XLA writes it, and None for a token."""
+    a layout is its text, as XLA writes it, and None for a token. `waiting`: runs it instead of `execute`, where that
+    would wait for functions of the client's process."""
 
     name: str
     devices: tuple[int, ...]
@@ -109,6 +111,7 @@ class CompiledFacts:
     donated: tuple[int, ...]
     memory_stats: Mapping[str, int]
     code_size: int
+    waiting: RunsWaiting | None = None
 
 
 class Unready(Protocol):
@@ -121,6 +124,10 @@ class WhenCompiled(Protocol):
     """What is told when a program is compiled: the executable and what is known of it, or what went wrong."""
 
     def __call__(self, executable: Any, facts: CompiledFacts | StatusError, /) -> None: ...
+
+
+WhenExecuted = Callable[["list[Ref] | Refs | StatusError"], None]
+RunsWaiting = Callable[[Sequence[Ref], Sequence[int], int, WhenExecuted], None]  # as `execute`; told when it has run
 
 
 class Refs(Protocol):
@@ -156,9 +163,12 @@ class SessionDevices(Protocol):
     def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> list[Ref]:
         """The same contents with the shardings of these types, shard for shard. `always`: even if nothing moves."""
 
-    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled) -> None:
+    def compile(
+        self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled,
+        callbacks: SessionCallbacks | None = None,
+    ) -> None:  # fmt: skip
         """Compiles StableHLO. `options`: a CompileOptionsProto of which only what is safe is left; `devices`: those of
-        its device assignment, replica by replica."""
+        its device assignment, replica by replica. `callbacks`: for what the program calls; None: nobody answers."""
 
     def execute(self, executable: Any, arguments: Sequence[Ref], keep: Sequence[int], launch: int) -> list[Ref] | Refs:
         """Runs it on these arguments. One of them may be a `Refs` that stands for several, which is taken or not as a

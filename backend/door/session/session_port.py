@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from .session_callbacks import SessionCallbacks
+
 
 class Version(NamedTuple):
     """What client and server agreed on when the client connected."""
@@ -17,6 +19,8 @@ class Version(NamedTuple):
 
 class SessionPort(Protocol):
     """One client's session, as the transport sees it."""
+
+    callbacks: SessionCallbacks
 
     def receive(self, request: bytes) -> None:
         """One serialized IfrtRequest has come. Requests are handed over in order of arrival."""

@@ -6,7 +6,7 @@ leaves its `StatusError` under the handles of its results, and uses end with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from core.model import ranges
 from ..protocol import StatusCode
 from .memory_meter import Memory, MemoryMeter
 from .session_arrays import SERVER_MADE, ArrayRow, ArrayTable, ArrayValue, ArrayValues
+from .session_callbacks import SessionCallbacks
 from .session_devices import ArrayType, CompiledFacts, Ref, Refs, SessionDevices, StatusError, invalid
 from .session_port import Version
 
@@ -119,6 +120,8 @@ class SessionState:
         self.incoming, self.outgoing = HostBufferTable(limits), HostBufferTable(limits)
         self.memory = MemoryMeter(limits.array_bytes)
         self.compiling = 0
+        self.callbacks = SessionCallbacks()
+        self.hold: Callable[[], Callable[[], None]]  # takes no request more, until what it returns is called
         self.over = False  # what comes late is dropped
         self._next = SERVER_MADE
 

@@ -20,7 +20,7 @@ import numpy as np
 from core.model import MAX_LITERALS
 
 from ..cluster import ClusterDevices
-from ..session import ArrayType, Platform, Ref, Refs, StatusError, Unready, WhenCompiled, unsupported
+from ..session import ArrayType, Platform, Ref, Refs, SessionCallbacks, StatusError, Unready, WhenCompiled, unsupported
 from .simulation_port import WaitingLine
 
 T = TypeVar("T")
@@ -172,7 +172,10 @@ class SimulatedDevices:
 
     # --- programs ------------------------------------------------------------------------------------------
 
-    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled) -> None:
+    def compile(
+        self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled,
+        callbacks: SessionCallbacks | None = None,
+    ) -> None:  # fmt: skip
         self._line.speaks()
 
         def made(executable: Any, facts: Any) -> None:
@@ -190,7 +193,7 @@ class SimulatedDevices:
             else:
                 done(SimulatedExecutable(executable, contents), facts)
 
-        self._timed.compile(program, options, devices, made)
+        self._timed.compile(program, options, devices, made, callbacks)
 
     def execute(
         self, executable: SimulatedExecutable, arguments: Sequence[SimulatedRef | SimulatedRefs],

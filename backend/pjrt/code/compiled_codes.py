@@ -17,9 +17,11 @@ from typing import Any
 from core.model import Code, Gang, Layout, Plan, canonical
 from core.protocol import effects as e
 
+from ...contents.callbacks import CALLBACK_S
 from .. import jax_errors
 from ..world import WorldMembership
 from .executable_cache import ExecutableCache
+from .forwarders import Ask
 from .launchable_code import LaunchableCode, Unusable, check_memory, given, keep_on_disk, lower, wake_lapack
 from .stablehlo_codes import StableHLOCodes, stablehlo_of
 from .stablehlo_launchable import StableHLOLaunchable
@@ -32,15 +34,17 @@ NONE: Mapping[int, LaunchableCode] = {}
 
 
 class Codes:
-    """All compiled code. `memory`: bytes of each device; code that takes more is refused. `cache`: a folder."""
+    """All compiled code. `memory`: bytes of each device; code that takes more is refused. `cache`: a folder. `asks`,
+    `patience`: as of `StableHLOCodes`."""
 
     def __init__(
-        self, world: WorldMembership, post: Callable[[e.Event], None], memory: int, cache: Path | None
-    ) -> None:
+        self, world: WorldMembership, post: Callable[[e.Event], None], memory: int, cache: Path | None,
+        asks: Callable[[str], Ask] | None = None, patience: float = CALLBACK_S,
+    ) -> None:  # fmt: skip
         self._world, self._post, self._memory = world, post, memory
         self._of: OrderedDict[int, dict[int, LaunchableCode]] = OrderedDict()  # by plan and code
         self._same: OrderedDict[Any, LaunchableCode] = OrderedDict()
-        self._stablehlo = StableHLOCodes(world, memory, ExecutableCache(cache))
+        self._stablehlo = StableHLOCodes(world, memory, ExecutableCache(cache), asks, patience)
         self._compiled = 0
         self.admit: Admit | None = None  # raises if the code may not be compiled here
         keep_on_disk(cache)

@@ -18,9 +18,11 @@ from core.model import Code, Gang, Layout
 
 from ... import xla
 from ...contents import StableHLOCode, stablehlo_code
+from ...contents.callbacks import CALLBACK_S
 from ..world import WorldMembership
 from . import stablehlo_executables as executables
 from .executable_cache import ExecutableCache
+from .forwarders import Ask, Forwarders, unasked
 from .launchable_code import Unusable, check_memory
 from .stablehlo_launchable import CompiledProgram, StableHLOLaunchable
 from .stablehlo_reading import main_of, module_of
@@ -39,9 +41,9 @@ def stablehlo_of(code: Code, blobs: Mapping[str, bytes]) -> StableHLOCode | None
         raise Unusable(f"the code of computation {code.name!r} cannot be used: {error}") from None
 
 
-def identity(asked: StableHLOCode) -> tuple[str, str]:
+def identity(asked: StableHLOCode) -> tuple[str, str, str]:
     """Equal for what is compiled to the same executable, on the same devices."""
-    return hashlib.sha256(asked.program).hexdigest(), hashlib.sha256(asked.options).hexdigest()
+    return hashlib.sha256(asked.program).hexdigest(), hashlib.sha256(asked.options).hexdigest(), asked.callbacks
 
 
 def options_for(asked: StableHLOCode, gang: Gang, ids: Sequence[int]) -> bytes:
@@ -65,10 +67,15 @@ def cacheable(devices: Sequence[Any]) -> bool:
 
 
 class StableHLOCodes:
-    """`memory`: bytes of each device; 0: no limit. `cache`: where executables are kept for the next process."""
+    """`memory`: bytes of each device; 0: no limit. `cache`: where executables are kept for the next process. `asks`:
+    calls a function of the client's process whose session has this key; None: nothing will run here."""
 
-    def __init__(self, world: WorldMembership, memory: int, cache: ExecutableCache) -> None:
+    def __init__(
+        self, world: WorldMembership, memory: int, cache: ExecutableCache,
+        asks: Callable[[str], Ask] | None = None, patience: float = CALLBACK_S,
+    ) -> None:  # fmt: skip
         self._world, self._memory, self._cache = world, memory, cache
+        self._asks, self._patience = asks, patience
         self._programs: OrderedDict[Any, CompiledProgram] = OrderedDict()
         self.compiled = 0
 
@@ -105,14 +112,21 @@ class StableHLOCodes:
         options = options_for(asked, gang, [device.id for device in devices])
         with module_of(asked.program) as module:
             main = main_of(module)
-        executable = self._executable(asked, options, devices)
-        found = CompiledProgram(key, main, executable, devices)
+        forwarders = None
+        if main.callbacks and self._asks is not None:
+            ask = self._asks(asked.callbacks)
+            forwarders = Forwarders(main.callbacks, ask, self._patience, alone=len(devices) == 1)
+        called = unasked(main.callbacks) if forwarders is None else forwarders.functions
+        executable = self._executable(asked, options, devices, called)
+        found = CompiledProgram(key, main, executable, devices, forwarders)
         if self._memory:
             use = executable.get_compiled_memory_stats()
             check_memory(gang.name, self._memory, use)
         return found
 
-    def _executable(self, asked: StableHLOCode, options: bytes, devices: tuple[Any, ...]) -> Any:
+    def _executable(
+        self, asked: StableHLOCode, options: bytes, devices: tuple[Any, ...], called: Sequence[Callable[..., Any]]
+    ) -> Any:
         """From the cache, or compiled and put there."""
         client = devices[0].client
         name = self._cache.name_of(asked, devices)
@@ -120,10 +134,10 @@ class StableHLOCodes:
         kept = self._cache.find(name) if keeps else None
         if kept is not None:
             try:
-                return executables.load_program(client, kept, options, devices)
+                return executables.load_program(client, kept, options, devices, called)
             except Exception as error:
                 self._cache.drop(name, error)
-        made = executables.compile_program(client, asked.program, options, devices)
+        made = executables.compile_program(client, asked.program, options, devices, called)
         self.compiled += 1
         if keeps and self._cache.open:
             self._cache.keep(name, executables.serialized(client, made))

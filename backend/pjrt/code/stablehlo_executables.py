@@ -19,6 +19,7 @@ from jaxlib import _jax
 
 from ...contents import AboutError, CompiledAbout, PlatformAbout, PlatformDevice
 from ...xla import StatusCode
+from .stablehlo_reading import module_of, numbered
 
 log = logging.getLogger("seaway.pjrt")
 native: Any = _jax
@@ -39,9 +40,17 @@ CODE = re.compile(r"([A-Z][A-Z_]+): ?")
 LONGEST_ERROR = 2000  # characters
 
 
-def compile_program(client: Any, artifact: bytes, options: bytes, devices: Sequence[Any]) -> Any:
-    """`devices`: those of the options' device assignment, in its order; some may be other processes'."""
-    return client.compile_and_load(artifact, native.DeviceList(tuple(devices)), _parsed(options))
+def compile_program(
+    client: Any, artifact: bytes, options: bytes, devices: Sequence[Any], called: Sequence[Callable[..., Any]] = ()
+) -> Any:
+    """`devices`: those of the options' device assignment, in its order; some may be other processes'. `called`: for
+    each of the program's callbacks, what is called."""
+    place = native.DeviceList(tuple(devices))
+    if not called:
+        return client.compile_and_load(artifact, place, _parsed(options))
+    with module_of(artifact) as module:
+        numbered(module)
+        return client.compile_and_load(module, place, _parsed(options), list(called))
 
 
 def serialized(client: Any, executable: Any) -> bytes:
@@ -53,9 +62,12 @@ def serialized(client: Any, executable: Any) -> bytes:
         return b""
 
 
-def load_program(client: Any, executable: bytes, options: bytes, devices: Sequence[Any]) -> Any:
+def load_program(
+    client: Any, executable: bytes, options: bytes, devices: Sequence[Any], called: Sequence[Callable[..., Any]] = ()
+) -> Any:
     """`executable` must be of a process of ours: loading it may run anything that is in it."""
-    return client.deserialize_executable(executable, native.DeviceList(tuple(devices)), _parsed(options))
+    more = (list(called),) if called else ()
+    return client.deserialize_executable(executable, native.DeviceList(tuple(devices)), _parsed(options), *more)
 
 
 def _parsed(options: bytes) -> Any:

@@ -21,6 +21,7 @@ from ... import xla
 from ...contents import StableHLOCode, shard_io, stablehlo_code
 from ..world import WorldMembership
 from . import stablehlo_executables as executables
+from .forwarders import CallbackRun, Forwarders
 from .launchable_code import LaunchableCode, Unusable
 from .stablehlo_reading import ArrayFacts, MainFacts
 
@@ -33,23 +34,29 @@ class CompiledProgram(NamedTuple):
     main: MainFacts
     executable: Any
     devices: tuple[Any, ...]
+    forwarders: Forwarders | None = None  # for what it calls in its client's process
 
 
 class ExecutionToken:
-    """When a program has run on this host's devices. `first`: one of its results, to look at without waiting."""
+    """When a program has run on this host's devices. `first`: one of its results, to look at without waiting. `run`:
+    of a program with callbacks."""
 
-    __slots__ = ("_first", "_token")
+    __slots__ = ("_first", "_run", "_token")
 
-    def __init__(self, token: Any, first: Any) -> None:
-        self._token, self._first = token, first
+    def __init__(self, token: Any, first: Any, run: CallbackRun | None) -> None:
+        self._token, self._first, self._run = token, first, run
 
     def is_ready(self) -> bool:
         """False also where it cannot be told without waiting."""
         first = self._first
-        return first is not None and not first.is_deleted() and bool(first.is_ready())
+        return first is not None and self._run is None and not first.is_deleted() and bool(first.is_ready())
 
     def block_until_ready(self) -> None:
-        self._token.block_until_ready()
+        try:
+            self._token.block_until_ready()
+        finally:
+            if self._run is not None:
+                self._run.end()
 
 
 class StableHLOLaunchable(LaunchableCode):
@@ -157,14 +164,23 @@ class StableHLOLaunchable(LaunchableCode):
         assert self.compiled is not None
         if self._donated:
             self._spare(inputs, command.inputs, frozenset(command.donated) if giving else frozenset())
-        results = self.compiled.executable.execute_sharded(inputs, with_tokens=True, launch_id=command.seq & LAUNCH_IDS)
+        forwarders = self.compiled.forwarders
+        run = None if forwarders is None else forwarders.begin()
+        try:
+            results = self.compiled.executable.execute_sharded(
+                inputs, with_tokens=True, launch_id=command.seq & LAUNCH_IDS
+            )
+        except Exception:
+            if run is not None:
+                run.end()  # says it better
+            raise
         token = results.consume_token()
         outputs: Sequence[Any] = ()
         if self._handlers is not None:
             outputs = results.consume_with_handlers(self._handlers)
         elif self.outputs.layouts:
             outputs = self._assembled(results.disassemble_into_single_device_arrays())
-        return outputs, ExecutionToken(token, outputs[0] if outputs else None)
+        return outputs, ExecutionToken(token, outputs[0] if outputs else None, run)
 
     def _spare(self, inputs: list[Any], buffers: Sequence[int], given: frozenset[int]) -> None:
         """Copies the arguments that the program would take over although they are not given, or are read twice."""

@@ -2,6 +2,7 @@
 
     with module_of(artifact) as module: ...     its operations; raises MalformedProgram
     main_of(module) -> MainFacts                the signature of @main; raises MalformedProgram
+    numbered(module) -> callbacks               what it calls in its client's process, from now on by 0, 1, ...
 
 Reading such bytes may crash, so bytes of clients that are not trusted are read in a checker first. Neighbours:
 `stablehlo_codes`; `sandbox.inspection`.
@@ -15,6 +16,12 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ..jax_errors import short
+
+FOREIGN = "stablehlo.custom_call"
+CALLBACKS = frozenset(
+    f"xla_ffi{how}_python_{where}_callback" for how in ("", "_partitioned") for where in ("cpu", "gpu")
+)
+CONFIG = "mhlo.backend_config"  # where such a call has the function's number
 
 
 class MalformedProgram(ValueError):
@@ -32,14 +39,22 @@ class ArrayFacts(NamedTuple):
     shape: tuple[int, ...]
 
 
+class CallbackFacts(NamedTuple):
+    """A function of the client's process, as that has numbered it. `results`: None is a token."""
+
+    function: int
+    results: tuple[ArrayFacts | None, ...]
+
+
 class MainFacts(NamedTuple):
     """`parameters`: None is one of a type that no array has. `results`: None is a token. `donated`: indices of the
-    parameters whose memory the program takes over."""
+    parameters whose memory the program takes over. `callbacks`: what it calls in its client's process."""
 
     name: str
     parameters: tuple[ArrayFacts | None, ...]
     results: tuple[ArrayFacts | None, ...]
     donated: tuple[int, ...]
+    callbacks: tuple[CallbackFacts, ...] = ()
 
 
 @contextmanager
@@ -62,8 +77,36 @@ def main_of(module: Any) -> MainFacts:
     donated = tuple(at for at, attributes in enumerate(_argument_attributes(main)) if _is_donated(attributes))
     return MainFacts(
         _named(module.operation, "sym_name") or "main", tuple(map(_parameter, kind.inputs)),
-        tuple(map(_array, kind.results)), donated,
+        tuple(map(_array, kind.results)), donated, numbered(module),
     )  # fmt: skip
+
+
+def numbered(module: Any) -> tuple[CallbackFacts, ...]:
+    """What it calls in its client's process. The calls name these by their place here, as XLA wants it, instead of by
+    their client's numbers."""
+    ir: Any = importlib.import_module("jax._src.lib.mlir").ir
+    found: dict[int, CallbackFacts] = {}
+
+    def see(operation: Any) -> Any:
+        if operation.name == FOREIGN and _named(operation, "call_target_name") in CALLBACKS:
+            function, types = _function_of(operation), tuple(_array(each.type) for each in operation.results)
+            facts = found.setdefault(function, CallbackFacts(function, types))
+            if facts.results != types:
+                raise MalformedProgram(f"function {function} is called with results of two types")
+            number = ir.IntegerAttr.get(ir.IntegerType.get_unsigned(64), list(found).index(function))
+            operation.attributes[CONFIG] = ir.DictAttr.get({"index": number})
+        return ir.WalkResult.ADVANCE
+
+    with module.context:
+        module.operation.walk(see)
+    return tuple(found.values())
+
+
+def _function_of(operation: Any) -> int:
+    try:
+        return int(str(operation.attributes[CONFIG]["index"]).partition(" ")[0])
+    except (KeyError, TypeError, ValueError):
+        raise MalformedProgram("a call into Python does not say which function it calls") from None
 
 
 def _named(operation: Any, attribute: str) -> str:

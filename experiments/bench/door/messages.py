@@ -32,6 +32,7 @@ from backend.door import (
     SESSION_METADATA,
     GrpcIfrtSessionMetadata,
     IfrtProxyVersion,
+    SessionCallbacks,
     SessionLink,
     Version,
     listen_for_clients,
@@ -74,7 +75,7 @@ def ours(address: str, messages: int) -> None:
         busy = False
 
         def __init__(self, version: Version, initialization: bytes, link: SessionLink) -> None:
-            self.link = link
+            self.link, self.callbacks = link, SessionCallbacks()
 
         def receive(self, request: bytes) -> None:
             self.link.send(ANSWER)

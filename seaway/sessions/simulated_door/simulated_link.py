@@ -210,6 +210,9 @@ class SimulatedLink:
             for then in self._then:
                 then()
 
+    def callbacks(self) -> None:
+        """Nothing is computed that would call."""
+
     def when_closed(self, then: Callable[[], None]) -> None:
         self._then.append(then)
 

@@ -86,6 +86,9 @@ class FakeLink:
     async def keep(self, blob: bytes) -> None:
         self.kept.append(blob)
 
+    def callbacks(self) -> None:
+        pass
+
     def when_closed(self, then: Callable[[], None]) -> None:
         self.then.append(then)
 

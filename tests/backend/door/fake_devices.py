@@ -7,13 +7,14 @@ shards in order; one that has no contents yet is waited for until `ready()`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from backend.door.protocol.ifrt_messages import DTypeProto, StatusCode
 from backend.door.protocol.ifrt_shardings import ShardSpec
+from backend.door.session.session_callbacks import SessionCallbacks
 from backend.door.session.session_devices import (
     ArrayType,
     CompiledFacts,
@@ -78,6 +79,7 @@ def one_more(x: Shard) -> Sequence[Shard]:
 
 PROGRAMS = {
     b"one_more": FakeProgram(one_more, ((2,),), ((2,),)),
+    b"calling": FakeProgram(one_more, ((2,),), ((2,),)),
     b"taking": FakeProgram(one_more, ((2,),), ((2,),), donated=(0,)),
     b"two": FakeProgram(lambda x: [x + 1, x * 2], ((2,),), ((2,), (2,))),
     b"row": FakeProgram(lambda *xs: [x + 1 for x in xs], ((2,),) * 4, ((2,),) * 4, donated=(1, 2)),
@@ -102,6 +104,8 @@ class FakeDevices:
     arrays: list[FakeArray] = field(default_factory=list)
     options: bytes = b""
     closed: bool = False
+    callbacks: SessionCallbacks | None = None  # of the last program
+    waiting: list[Callable[[list[FakeArray] | FakeRefs | StatusError], None]] = field(default_factory=list)
 
     @property
     def platform(self) -> Platform:
@@ -149,7 +153,11 @@ class FakeDevices:
             )
         return [self.made(list(ref.parts)) for _, ref in arrays]
 
-    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled) -> None:
+    def compile(
+        self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled,
+        callbacks: SessionCallbacks | None = None,
+    ) -> None:  # fmt: skip
+        self.callbacks = callbacks
         self.log.append(f"compile {program.decode()} for {list(devices)}")
         self.options = options
         answer = self._compiling(program, tuple(devices), done)
@@ -169,6 +177,8 @@ class FakeDevices:
             tuple("{0}" for _ in found.parameters), tuple("{0}" for _ in found.results),
             tuple("device" for _ in found.results), found.donated, {"temp_size_in_bytes": 8}, 16,
         )  # fmt: skip
+        if program == b"calling":
+            facts = replace(facts, waiting=lambda arguments, keep, launch, done: self.waiting.append(done))
         return lambda: done(found, facts)
 
     def execute(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backend.door.protocol.ifrt_messages import IfrtRequest, IfrtResponse
+from backend.door.session.session_callbacks import SessionCallbacks
 from backend.door.session.session_port import SessionLink, Version
 
 UNIMPLEMENTED = 12
@@ -16,6 +17,7 @@ class MinimalSession:
     def __init__(self, version: Version, initialization: bytes, link: SessionLink, devices: int = 2) -> None:
         self.version, self.initialization, self.link, self.devices = version, initialization, link, devices
         self.log: list[tuple[str, object]] = []
+        self.callbacks = SessionCallbacks()
         self.buffers: dict[int, bytes] = {}
 
     def receive(self, request: bytes) -> None:

@@ -23,15 +23,17 @@ def artifact(text: str) -> bytes:
         return bytes(stablehlo.serialize_portable_artifact(module, version))
 
 
-def facts(text: str, more: tuple[str, ...] = ()) -> ProgramFacts:
-    return read_program(artifact(text), more)
+def facts(text: str, more: tuple[str, ...] = (), callbacks: bool = False) -> ProgramFacts:
+    return read_program(artifact(text), more, callbacks)
 
 
-def calling(name: str) -> str:
+def calling(name: str, config: str = "", twice: str = "tensor<2xf32>") -> str:
+    attributes = f"{{mhlo.backend_config = {config}}}" if config else ""
     return f"""
     module @jit_f {{
       func.func public @main(%x: tensor<2xf32>) -> tensor<2xf32> {{
-        %y = stablehlo.custom_call @{name}(%x) : (tensor<2xf32>) -> tensor<2xf32>
+        %y = stablehlo.custom_call @{name}(%x) {attributes} : (tensor<2xf32>) -> tensor<2xf32>
+        %z = stablehlo.custom_call @{name}(%x) {attributes} : (tensor<2xf32>) -> {twice}
         return %y : tensor<2xf32>
       }}
     }}"""
@@ -80,6 +82,39 @@ def test_foreign_functions_are_refused_by_name_but_for_those_that_are_allowed() 
     assert facts(calling("Sharding")).name == "jit_f"
 
 
+def test_functions_of_the_client_are_called_only_if_it_answers_and_by_its_numbers() -> None:
+    name, config = "xla_ffi_python_cpu_callback", "{index = 4000000000000 : ui64}"
+    with pytest.raises(StatusError, match="its process does not answer such calls: install seaway where"):
+        facts(calling(name, config))
+    with pytest.raises(StatusError, match="its process does not answer such calls"):
+        facts(calling(name, config), more=(name,))
+    assert facts(calling("Sharding"), callbacks=True).callbacks == ()
+    (found,) = facts(calling(name, config), callbacks=True).callbacks
+    assert found.function == 4000000000000
+    assert found.results == (("f32", (2,)),)
+    for target in (
+        "CustomSPMDPartitioning",
+        "InspectSharding",
+        "xla_python_cpu_callback",
+        "xla_ffi_python_tpu_callback",
+    ):
+        with pytest.raises(StatusError, match="calls back into Python"):
+            facts(calling(target, config), callbacks=True)
+
+
+@pytest.mark.parametrize(
+    "config", ["", "{}", '{index = "x"}', "{index = [1]}", "{index = 1.5 : f32}", "{other = 1 : ui64}"]
+)
+def test_calls_of_the_client_that_name_no_function_are_refused(config: str) -> None:
+    with pytest.raises(StatusError, match="does not say which function it calls"):
+        facts(calling("xla_ffi_python_cpu_callback", config), callbacks=True)
+
+
+def test_a_function_of_the_client_has_results_of_one_type() -> None:
+    with pytest.raises(StatusError, match="function 3 is called with results of two types"):
+        facts(calling("xla_ffi_python_cpu_callback", "{index = 3 : ui64}", twice="tensor<4xf32>"), callbacks=True)
+
+
 def test_operations_that_speak_with_the_host_are_refused() -> None:
     with pytest.raises(StatusError, match=r"has the operation 'stablehlo.infeed'"):
         facts("""
@@ -93,6 +128,6 @@ def test_operations_that_speak_with_the_host_are_refused() -> None:
 
 def test_a_program_that_is_none_is_refused() -> None:
     with pytest.raises(StatusError, match="not StableHLO that can be read"):
-        read_program(b"nonsense", ())
+        read_program(b"nonsense", (), False)
     with pytest.raises(StatusError, match="no function 'main'"):
         facts("module @m { func.func private @other() { return } }")

@@ -28,7 +28,7 @@ from ...protocol import (
 from ..memory_meter import Memory, nbytes_of, release
 from ..reply import Operation, Reply
 from ..session_arrays import ArrayValue, ArrayValues
-from ..session_devices import ArrayType, CompiledFacts, StatusError, invalid, unsupported
+from ..session_devices import ArrayType, CompiledFacts, Refs, StatusError, invalid, unsupported
 from ..session_state import ExecutableValue, SessionState
 from .reading import _ready
 from .starting import set_attributes
@@ -71,7 +71,8 @@ def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
         )
     safe, devices = safe_options(options.data, state.count)
     state.compiling += 1
-    state.devices.compile(program.data, safe, devices, partial(_compiled, state, reply))
+    answers = state.callbacks if state.callbacks.open else None
+    state.devices.compile(program.data, safe, devices, partial(_compiled, state, reply), answers)
 
 
 def _compiled(state: SessionState, reply: Reply, executable: Any, facts: CompiledFacts | StatusError) -> None:
@@ -206,7 +207,37 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
     meter, donated = state.memory, _donated(value, arguments, keep) if facts.donated else ()
     if meter.used + value.row.total > meter.most:
         meter.check(value.row.total - sum(nbytes_of(each) for each in donated))
-    refs = state.devices.execute(value.executable, [each.ref for each in arguments], keep, options.launch_id)
+    given = [each.ref for each in arguments], keep, options.launch_id
+    executed = partial(_executed, state, body, reply, value, donated)
+    if facts.waiting is not None:
+        facts.waiting(*given, partial(_has_run, state, handles, reply, executed, state.hold()))
+    else:
+        executed(state.devices.execute(value.executable, *given))
+
+
+def _has_run(
+    state: SessionState, handles: Sequence[int], reply: Reply, executed: Callable[[Any], None],
+    go_on: Callable[[], None], refs: list[Any] | Refs | StatusError,
+) -> None:  # fmt: skip
+    """A program that waits for its client has run; requests behind it go on."""
+    if state.over:
+        return
+    try:
+        if isinstance(refs, StatusError):
+            raise refs
+        executed(refs)
+    except StatusError as fault:
+        fault.__traceback__ = None
+        state.poison(handles, fault)
+        reply.fault(fault)
+    go_on()
+
+
+def _executed(
+    state: SessionState, body: Any, reply: Reply, value: ExecutableValue, donated: Sequence[Memory],
+    refs: list[Any] | Refs,
+) -> None:  # fmt: skip
+    options, handles = body.execute_options, list(body.result_array_handle)
     for each in donated:
         release(each)
     response = IfrtResponse()

@@ -11,6 +11,7 @@ from ..session_devices import invalid
 from ..session_state import SessionState
 
 CLIENT_ATTRIBUTES = {"serialize_with_sdy": True, "supports_executable_serialization": False}
+SESSION = "seaway_session"  # the attribute of devices by which our half of the client finds its session
 PLATFORM_IDS = {"cpu": 1, "cuda": 2, "tpu": 3}
 
 
@@ -28,7 +29,7 @@ def init(state: SessionState, body: Any, reply: Reply) -> None:
             device_kind=device.kind, default_memory_id=device.default_memory, memory_ids=device.memories,
             debug_string=device.text, to_string=device.repr,
         )  # fmt: skip
-        set_attributes(entry.attributes, device.attributes)
+        set_attributes(entry.attributes, {**device.attributes, SESSION: f"{state.session_id:x}"})
         found.primary_device_ids.append(device.id)
         found.addressable_device_ids.append(device.id)
     kinds = sorted({memory.kind for memory in platform.memories})

@@ -10,10 +10,10 @@ import sys
 import time
 import traceback
 
-from . import arrays, parallel, placing, refusals, running
+from . import arrays, callbacks, parallel, placing, refusals, running
 from .registry import CHECKS
 
-MODULES = (arrays, placing, running, parallel, refusals)
+MODULES = (arrays, placing, running, parallel, callbacks, refusals)
 LONGEST = 120.0  # seconds for a check; then the process ends, and shows where it stood
 
 

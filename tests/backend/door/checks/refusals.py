@@ -62,30 +62,6 @@ def values_that_are_not_numbers_are_no_errors() -> None:
 
 
 @check
-def callbacks() -> None:
-    """They run in the program's process, or are refused with a text that says so."""
-    shape = jax.ShapeDtypeStruct((), np.float32)
-
-    def pure(x: Any) -> Any:
-        return jax.pure_callback(lambda x: np.float32(x + 1), shape, x)
-
-    def printing(x: Any) -> Any:
-        jax.debug.print("x is {}", x)
-        return x + 1
-
-    for f in (pure, printing):
-        work = jax.jit(f)
-        if REMOTE:
-            text = str(error_of(lambda work=work: jax.block_until_ready(work(np.float32(1)))))  # type: ignore[misc]
-            assert "callback" in text, text
-        else:
-            same(work(np.float32(1)), np.float32(2))
-            jax.effects_barrier()
-    same(jax.jit(lambda x: x + 1)(np.float32(1)), np.float32(2))
-    jax.debug.print("outside of jit: {}", jnp.float32(3))
-
-
-@check
 def pointers() -> None:
     """An array has an address in this process, or there is an error that says why not."""
     x = jax.block_until_ready(jnp.ones(4))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.contents.callbacks import CallbackFault, results_of
 from backend.door.protocol.ifrt_messages import (
     AttributeMapProto,
     GrpcGetVersionRequest,
@@ -24,7 +25,15 @@ from backend.door.protocol.ifrt_messages import (
     IfrtResponse,
 )
 from backend.door.server import ifrt_service
-from backend.door.server.ifrt_service import PIECE, SERVICE, SESSION_METADATA, Sessions, TransportLimits, agreed_version
+from backend.door.server.ifrt_service import (
+    CALLBACKS_METADATA,
+    PIECE,
+    SERVICE,
+    SESSION_METADATA,
+    Sessions,
+    TransportLimits,
+    agreed_version,
+)
 from backend.door.session.session_port import SessionLink, SessionPort, Version
 from backend.door.transport.grpc_calls import RpcRefused
 
@@ -254,6 +263,39 @@ def test_another_peer_cannot_use_a_session_though_it_knows_the_id(house: House) 
         ):
             assert result == Result([], 5, "this client has no such session; it may have ended")
     assert house.session.log == []
+
+
+def test_functions_of_the_client_are_called_on_a_stream_that_names_its_session(house: House) -> None:
+    def opened(client: ProxyClient, name: bytes) -> int:
+        return client.call(SERVICE + "Callbacks", metadata={CALLBACKS_METADATA: name}, ends=False)
+
+    def answered() -> bool:
+        return house.session.callbacks.open
+
+    calls, came = house.session.callbacks, list[bytes]()
+    for client, name, code in ((house.buffers, b"no number", 3), (house.buffers, b"ff", 5)):
+        assert client.result(opened(client, name))[1] == code
+    bob = ProxyClient(house.sessions, peer="bob")
+    assert bob.result(opened(bob, b"1"))[1] == 5
+    assert not answered()
+    stream = opened(house.buffers, b"1")
+    assert answered()
+    assert house.buffers.result(opened(house.buffers, b"1"))[1] == 9  # who answers already
+    calls.ask(b"what?", came.append)
+    house.buffers.pass_on()
+    (asked,), _, _ = house.buffers.result(stream)
+    house.buffers.send(stream, framed(asked[:8] + b"this"))
+    assert came == [b"this"]
+    calls.ask(b"more?", came.append)
+    house.buffers.send(stream, framed(b"junk"))  # no number
+    assert house.buffers.result(stream)[1] == 3
+    assert not answered()
+    with pytest.raises(CallbackFault, match="has gone"):
+        results_of(came[1])
+    again = opened(house.buffers, b"1")
+    assert answered()
+    house.buffers.end(again)
+    assert not answered()
 
 
 def test_a_buffer_of_another_size_than_announced_is_refused(house: House) -> None:

@@ -1,0 +1,93 @@
+"""A session's streams to hosts, on which its programs call functions of its client's process.
+
+    a host --asked--> ClusterCallbacks --> SessionCallbacks --> the client
+           <--answered-----------------<--------------------
+
+They are opened before the first program with callbacks is compiled: one to each host of which the session may have
+devices, again when it was lost. `key` is in the program's code, and tells a host whose program it is. Neighbours:
+`agent.callback_lines`, the other end; `cluster_executables`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Collection, Mapping
+from functools import partial
+
+from backend.auth import Access
+from backend.contents import callbacks
+from backend.contents.callbacks import CallbackFault
+from backend.streams import Connection, StreamRefused, dial
+from backend.wire import framing
+from core.link import Unreadable
+
+from ..session import SessionCallbacks
+
+log = logging.getLogger("seaway.door")
+STREAM = "Callbacks"  # as hosts know it
+AGAIN = 1.0  # seconds until a host that was lost is tried again
+PATIENCE = 10.0  # seconds for hosts to take the streams, before programs are compiled all the same
+
+
+class ClusterCallbacks:
+    """`directory`: addresses of hosts, by "host/NUMBER". `hosts`: the numbers of those that may call."""
+
+    def __init__(self, directory: Mapping[str, str], hosts: Collection[int], access: Access) -> None:
+        self.key = secrets.token_hex(16)
+        self._directory, self._hosts, self._access = directory, hosts, access
+        self._tasks: list[asyncio.Task[None]] = []
+        self._there: dict[int, asyncio.Event] = {}
+
+    async def open(self, session: SessionCallbacks) -> None:
+        """Returns when all hosts that can be reached have a stream."""
+        if not self._tasks:
+            loop = asyncio.get_running_loop()
+            self._there = {host: asyncio.Event() for host in self._hosts}
+            self._tasks = [loop.create_task(self._keep(host, session)) for host in self._hosts]
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await asyncio.gather(*(each.wait() for each in self._there.values()))
+        except TimeoutError:
+            log.warning("some hosts are not connected for callbacks: programs that call from there will fail")
+
+    async def _keep(self, host: int, session: SessionCallbacks) -> None:
+        while True:
+            address = self._directory.get(f"host/{host}")
+            try:
+                if address is not None:
+                    await self._serve(host, await dial(address, self._access, "", "", asks=STREAM), session)
+            except (OSError, StreamRefused) as error:
+                log.info("host %d takes no stream for callbacks: %s", host, error)
+            await asyncio.sleep(AGAIN)
+
+    async def _serve(self, host: int, connection: Connection, session: SessionCallbacks) -> None:
+        joined = callbacks.Joined()
+
+        def arrived() -> None:
+            try:
+                while (frame := connection.next()) is not None:
+                    if (call := joined.take(bytes(frame.message))) is not None:
+                        session.ask(call[1], partial(_answer, connection, call[0]))
+            except (Unreadable, CallbackFault) as error:
+                connection.close(str(error))
+
+        try:
+            connection.put(framing.REQUEST, self.key.encode())
+            connection.flush()
+            connection.start(arrived)
+            self._there[host].set()
+            await connection.over.wait()
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        for each in self._tasks:
+            each.cancel()
+
+
+def _answer(connection: Connection, number: int, body: bytes) -> None:
+    for piece in callbacks.pieces(number, body):
+        connection.put(framing.REPLY, piece)
+    connection.flush()

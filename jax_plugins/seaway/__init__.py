@@ -1,28 +1,36 @@
-"""JAX calls `initialize` when it looks for plug-ins: where it does not know IFRT's proxy by itself (JAX 0.10), this
-makes it known, so that a program needs nothing but the variables that `seaway door` prints. What the proxy's client
-cannot do, and its process can, is added: `callbacks`."""
+"""JAX calls `initialize` when it looks for plug-ins: the client's half of the door, in the user's process.
+
+Where JAX does not know IFRT's proxy by itself (JAX 0.10), this makes it known, so that a program needs nothing but the
+variables that `seaway door` prints. Where a program's devices are a door's, limits of JAX's client are lifted: each
+module beside this one has an `install()`, which changes functions of JAX if they are there, and nothing else.
+"""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from . import callbacks
-
 PATIENCE_S = 60  # seconds until a door that does not answer is given up
+LIFTS = ("arrays", "callbacks", "client")  # modules of this package
 
 
 def initialize() -> None:
     import jax
-    from jax.extend.backend import ifrt_proxy, register_backend_factory
 
     bridge: Any = importlib.import_module("jax._src.xla_bridge")
     target = jax.config.read("jax_backend_target")  # type: ignore[no-untyped-call]
+    platforms = getattr(jax.config, "jax_platforms", None) or "proxy"  # unset: the door is one of those that JAX tries
     if not target:
         return
-    callbacks.install()
-    if "proxy" in bridge._backend_factories:  # JAX 0.12 has it, and so does who uses pathwaysutils
-        return
+    if "proxy" not in bridge._backend_factories:  # JAX 0.12 has it, and so does who uses pathwaysutils
+        _register(target)
+    if "proxy" in platforms.split(","):
+        for name in LIFTS:
+            importlib.import_module(f"{__name__}.{name}").install()
+
+
+def _register(target: str) -> None:
+    from jax.extend.backend import ifrt_proxy, register_backend_factory
 
     def client() -> Any:
         options: Any = ifrt_proxy.ClientConnectionOptions()

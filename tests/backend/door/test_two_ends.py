@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -31,7 +32,7 @@ try:
         x = f(x)
         x.block_until_ready()
 except jax.errors.JaxRuntimeError as error:
-    print("error", str(error).partition(":")[0], flush=True)
+    print("error", str(error).partition(":")[0], "clear_backends()" in str(error), flush=True)
 sys.stdin.readline()
 clear_backends()
 jax.clear_caches()
@@ -66,13 +67,22 @@ def test_a_program_hears_at_once_that_its_door_was_killed_and_can_open_a_session
         assert found.line() == "1.0"
         door.child.process.kill()
         begun = time.monotonic()
-        assert found.line() == "error UNAVAILABLE"
+        assert found.line() == "error UNAVAILABLE True"  # with how to go on
         assert time.monotonic() - begun < PATIENCE  # not the two minutes of a connection that is being made
         door.child.process.wait(PATIENCE)
         door.again()
         found.go_on()
         assert found.line() == "4.0"
         assert found.process.wait(PATIENCE) == 0
+
+
+def test_an_interrupted_wait_says_so_in_a_traceback_and_nothing_more(shared: Door) -> None:
+    with program(CALLS, shared.env | {"TF_CPP_MIN_LOG_LEVEL": "1"}) as found:
+        assert found.line() == "1.0"
+        found.end(signal.SIGINT)
+        said = found.errors().splitlines()
+    assert said[-1] == "KeyboardInterrupt"
+    assert not any("stack trace" in line for line in said)
 
 
 def test_a_killed_program_leaves_nothing_in_the_door(shared: Door) -> None:

@@ -108,6 +108,42 @@ def copied_from_device_to_device() -> None:
 
 
 @check
+def made_on_the_local_cpu() -> None:
+    """Parameters are made there, and used on the devices; JAX decides where, as for devices of one process."""
+    here = jax.devices("cpu")[0]
+    with jax.default_device(here):
+        weights = {"w": jnp.asarray(numbers(8, 8)), "b": jnp.asarray(numbers(8), jnp.bfloat16)}
+        local = jax.jit(lambda x: x + 1)(numbers(3)[::-1])
+    same(local, numbers(3)[::-1] + 1)
+    assert local.devices() == {here}
+    step = jax.jit(lambda w, x: {"w": w["w"] + x, "b": w["b"]})
+    for x in (jnp.ones((8, 8)), jax.device_put(numbers(8, 8), on(line(), "x"))):
+        for _ in range(2):  # the second call takes another way
+            moved = step(weights, x)
+            same(moved["w"], numbers(8, 8) + np.asarray(x))
+            assert moved["w"].devices() == x.devices()
+    for sharding in (SingleDeviceSharding(jax.devices()[1]), on(line(), "x"), on(line())):
+        put = jax.device_put(weights, sharding)
+        same(put["w"], weights["w"])
+        assert put["b"].devices() == sharding.device_set
+
+
+@check
+def copied_to_the_local_cpu() -> None:
+    here, x = jax.devices("cpu")[0], _matrix()
+    for sharding in (jax.devices()[-1], on(line()), on(grid(), "y", "x")):
+        for target in (here, on(Mesh(np.array([here]), ("x",)), "x")):
+            back = jax.device_put(jax.device_put(x, sharding) * 2, target)
+            same(back, x * 2)
+            assert back.devices() == {here}
+    given = jax.device_put(x, on(line()))
+    same(jax.device_put(given, here, donate=True), x)
+    used: Any = jax.jit(lambda here, there: here + there)(jax.device_put(x, here), jnp.ones(x.shape))
+    same(used, x + 1)
+    assert used.devices() == {here}
+
+
+@check
 def made_of_arrays_of_single_devices() -> None:
     x, sharding = _matrix(), on(grid(), "y", "x")
     parts = [jax.device_put(x[index], device) for device, index in sharding.devices_indices_map(x.shape).items()]
@@ -149,5 +185,6 @@ def devices_are_as_a_program_expects() -> None:
     assert (jax.process_count(), jax.process_index()) == (1, 0)
     assert len({*devices}) == len(devices)
     assert all(device.default_memory() in device.addressable_memories() for device in devices)
+    assert all(device.memory_stats() is None for device in devices)
     mesh = jax.make_mesh((len(devices),), ("x",))
     assert set(mesh.devices.flat) == set(devices)

@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import export
+from jax.experimental import serialize_executable
 
 from .registry import REMOTE, check, error_of, line, numbers, on, same
 
@@ -66,10 +68,21 @@ def pointers() -> None:
     """An array has an address in this process, or there is an error that says why not."""
     x = jax.block_until_ready(jnp.ones(4))
     if REMOTE:
-        assert str(error_of(lambda: x.unsafe_buffer_pointer()))
+        assert "np.asarray(array)" in str(error_of(lambda: x.unsafe_buffer_pointer()))
     else:
         assert x.unsafe_buffer_pointer() > 0
     same(np.asarray(x), np.ones(4, np.float32))
+
+
+@check
+def executables_as_files() -> None:
+    compiled = jax.jit(lambda x: x * 2).lower(np.float32(1)).compile()
+    if REMOTE:
+        assert "jax.export" in str(error_of(lambda: serialize_executable.serialize(compiled)))
+    else:
+        assert serialize_executable.serialize(compiled)
+    exported: Any = export.export(jax.jit(lambda x: x * 2))(np.float32(1))
+    same(export.deserialize(exported.serialize()).call(np.float32(2)), np.float32(4))
 
 
 @check

@@ -146,9 +146,10 @@ def linear_algebra() -> None:
 @check
 def what_the_compiler_says() -> None:
     x = jax.device_put(numbers(16, 16), on(line(), "x"))
-    lowered = jax.jit(lambda x: jnp.sin(x @ x.T)).lower(x)
+    lowered: Any = jax.jit(lambda x: jnp.sin(x @ x.T)).lower(x)
     compiled: Any = lowered.compile()
     assert "stablehlo" in lowered.as_text()
+    assert lowered.cost_analysis()["flops"] > 0
     assert "HloModule" in compiled.as_text()
     costs = compiled.cost_analysis()
     assert costs["flops"] > 0

@@ -204,12 +204,12 @@ def _drop_named(outcome: BufferOutcome, at: int, count: int, drop: Callable[...,
 
 
 class Token:
-    """A result that has no contents: it is ready when its run has ended."""
+    """A result that has no contents, on `count` devices: it is ready when its run has ended."""
 
-    __slots__ = ("outcome",)
+    __slots__ = ("count", "outcome")
 
-    def __init__(self, outcome: BufferOutcome) -> None:
-        self.outcome = outcome
+    def __init__(self, outcome: BufferOutcome, count: int) -> None:
+        self.outcome, self.count = outcome, count
 
     @property
     def known(self) -> bool:

@@ -92,7 +92,19 @@ class LocalRefs:
 
 
 class TokenRef:
-    """A result that has no contents: it is ready when its program has ended, of which another result tells."""
+    """A result without contents, on `count` devices: it is ready when its program has ended, which `ended` tells."""
+
+    __slots__ = ("_ended", "_over", "count")
+
+    def __init__(self, count: int, ended: Any) -> None:
+        self.count, self._ended, self._over = count, ended, False
+
+    def is_ready(self) -> bool:
+        return self._over
+
+    def block_until_ready(self) -> None:
+        self._ended.block_until_ready()
+        self._over = True
 
 
 def on_loop() -> Callable[..., None]:
@@ -158,6 +170,8 @@ class LocalDevices:
             )  # fmt: skip
 
     def shards(self, ref: Ref) -> list[Ref]:
+        if isinstance(ref, TokenRef):
+            return [ref] * ref.count
         _check_there([ref])
         with translated():
             return list(ref._arrays)
@@ -270,8 +284,8 @@ class LocalDevices:
         with translated():
             for at in executable.donated.intersection(keep):
                 given[at] = self._duplicate(given[at])
-            results = executable.loaded.execute_sharded(given)
             handlers = executable.handlers
+            results = executable.loaded.execute_sharded(given, with_tokens=handlers is None)
             found: list[Ref] = (
                 list(results.consume_with_handlers(handlers))
                 if handlers is not None
@@ -279,7 +293,7 @@ class LocalDevices:
             )
         if found:
             line = self._under_way if executable.devices == 1 else self._under_way_multi
-            line.append(found[0])
+            line.append(next((each for each in found if not isinstance(each, TokenRef)), found[0]))
         return found if handlers is None or len(found) < ranges.FEW else LocalRefs(found)
 
     def _duplicate(self, array: Any) -> Any:
@@ -291,10 +305,11 @@ class LocalDevices:
         return copies[0]
 
     def _mixed(self, executable: Executable, results: Any) -> list[Ref]:
-        found = []
-        for array_type, shards in zip(executable.results, results.disassemble_into_single_device_arrays(), strict=True):
+        found: list[Ref] = []
+        made, ended = results.disassemble_into_single_device_arrays(), results.consume_token()
+        for array_type, shards in zip(executable.results, made, strict=True):
             if array_type.kind == TOKEN:
-                found.append(TokenRef())
+                found.append(TokenRef(len(shards), ended))
             else:
                 found.append(shards[0] if len(shards) == 1 else self.assemble(array_type, shards))
         return found
@@ -392,7 +407,7 @@ def _one_by_one(arguments: Sequence[Ref]) -> list[Ref]:
 
 def _is_ready(ref: Any) -> bool:
     try:
-        return isinstance(ref, TokenRef) or bool(ref.is_deleted()) or bool(ref.is_ready())
+        return bool(ref.is_ready()) if isinstance(ref, TokenRef) else bool(ref.is_deleted()) or bool(ref.is_ready())
     except Exception:  # it was deleted or donated: there is nothing to wait for
         return True
 
@@ -406,8 +421,7 @@ def _check_there(refs: Sequence[Any]) -> None:
 def _awaited(refs: Sequence[Any]) -> StatusError | None:
     try:
         for ref in refs:
-            if not isinstance(ref, TokenRef):
-                ref.block_until_ready()
+            ref.block_until_ready()
     except Exception as error:
         return fault_of(error)
     return None

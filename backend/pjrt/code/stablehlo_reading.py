@@ -32,9 +32,12 @@ class ArrayFacts(NamedTuple):
     shape: tuple[int, ...]
 
 
+TOKEN = ArrayFacts("i1", (0,))  # as an argument
+
+
 class MainFacts(NamedTuple):
-    """`parameters`: None is one of a type that no array has. `results`: None is a token. `donated`: indices of the
-    parameters whose memory the program takes over."""
+    """`parameters`: None is one of a type that no array has; a token is what JAX passes for it, an array of no truth
+    values. `results`: None is a token. `donated`: indices of the parameters whose memory the program takes over."""
 
     name: str
     parameters: tuple[ArrayFacts | None, ...]
@@ -88,7 +91,7 @@ def _is_donated(attributes: Any) -> bool:
 
 def _parameter(mlir_type: Any) -> ArrayFacts | None:
     try:
-        return _array(mlir_type)
+        return TOKEN if str(mlir_type) == "!stablehlo.token" else _array(mlir_type)
     except UnknownType:
         return None
 

@@ -27,7 +27,7 @@ from jaxlib import _jax
 
 from backend.pjrt.code import stablehlo_executables, wake_lapack
 from backend.sandbox import ProgramGate
-from backend.xla import assigned_to
+from backend.xla import assigned_to, flags_of
 from core.model import ranges
 
 from ...auth import Rules
@@ -454,5 +454,5 @@ def platform_of(devices: Sequence[Any]) -> Platform:
     name, client = stablehlo_executables.platform_name(first), first.client
     return Platform(
         name, str(client.platform_version), str(client.runtime_type), tuple(facts), tuple(memories),
-        stablehlo_executables.serdes(),
+        stablehlo_executables.serdes(), flags_of(stablehlo_executables.own_options()),
     )  # fmt: skip

@@ -119,6 +119,7 @@ class SessionState:
         self.incoming, self.outgoing = HostBufferTable(limits), HostBufferTable(limits)
         self.memory = MemoryMeter(limits.array_bytes)
         self.compiling = 0
+        self.flags_seen = False  # a client's XLA flags are looked at once
         self.over = False  # what comes late is dropped
         self._next = SERVER_MADE
 

@@ -124,7 +124,7 @@ def _copy_flags(given: Any, kept: Any) -> None:
         elif name.startswith("xla_"):
             raise UnsafeOptions(
                 f"the compile option {name[:80]!r} is not passed on: programs may set only those of XLA's flags "
-                "that are on a list here, because some write or read files. Leave it out, or give it to the door, or to "
+                "that are on a list here, because some write or read files. Leave it out, or give it to the door or to "
                 "the cluster's agents, in XLA_FLAGS of their environment"
             )
         else:

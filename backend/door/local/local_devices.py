@@ -47,6 +47,7 @@ from ..session import (
     invalid,
     unsupported,
 )
+from .kept_executables import KeptExecutables, key_of
 
 native: Any = _jax
 hlo: Any = importlib.import_module("jax._src.lib").xla_client
@@ -120,7 +121,8 @@ def on_loop() -> Callable[..., None]:
 
 class LocalDevices:
     """`post(function, ...)` calls a function on the loop's thread. `rules`: what programs may call, and what compiling
-    them may take; `trusted`: they are compiled in this process. One object serves all sessions."""
+    them may take; `trusted`: they are compiled in this process. One object serves all sessions, and what was compiled
+    for one of them is there for all."""
 
     def __init__(
         self,
@@ -144,6 +146,7 @@ class LocalDevices:
         self._gate: ProgramGate | None = None
         if not trusted:
             self._gate = ProgramGate(rules, devices=len(self._devices), compiles=self._here)
+        self._kept = KeptExecutables[tuple[Executable, CompiledFacts]]()
         self._waiting = ThreadPoolExecutor(WAITING, "wait")
         self._under_way: deque[Any] = deque()  # a result of each program, in order
         self._under_way_multi: deque[Any] = deque()
@@ -252,6 +255,9 @@ class LocalDevices:
 
     def _compile(self, program: bytes, options: bytes, devices: tuple[int, ...]) -> tuple[Executable, CompiledFacts]:
         options = assigned_to(options, [device.id for device in self._devices])
+        key = key_of(program, options, devices)
+        if (known := self._kept.find(key)) is not None:
+            return known
         place = [self._devices[number] for number in devices]
         if self._gate is None:
             about, artifact = read_program(program, self._more), b""
@@ -264,7 +270,9 @@ class LocalDevices:
             found = stablehlo_executables.compile_program(self._client, program, options, place)
         said = stablehlo_executables.about_executable(found)
         facts = compiled_facts(about, said, devices, self._default_kind)
-        return Executable(found, facts, self._handlers(facts)), facts
+        made = Executable(found, facts, self._handlers(facts)), facts
+        self._kept.keep(key, made, max(len(program), len(artifact), facts.code_size))
+        return made
 
     def _handlers(self, facts: CompiledFacts) -> list[Any] | None:
         if any(array_type.kind == TOKEN for array_type in facts.results):

@@ -37,7 +37,8 @@ from .starting import set_attributes
 log = logging.getLogger("seaway.door")
 PROGRAM, OPTIONS = "xla::ifrt::XlaProgram", "xla::ifrt::XlaCompileOptions"
 REFUSED = {
-    "CustomCallProgram": "colocated Python would run pickled code of the client's: run it in the client's process",
+    # By the words after the colon JAX knows that it has to call the function itself, in the client's process.
+    "CustomCallProgram": "no pickled code of the client's runs here: PjRtCompiler requires an HloProgram",
     "PluginProgram": "it is for a plug-in of Google's own servers (pathwaysutils: profiles, persistence, resharding), "
     "which this door does not have. jax.device_put reshards, and Orbax saves without ENABLE_PATHWAYS_PERSISTENCE",
     "IfrtIRProgram": "MPMD programs are not implemented: run one program for each mesh",

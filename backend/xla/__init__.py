@@ -7,6 +7,6 @@ element_types     types of elements, by their names
 
 from __future__ import annotations
 
-from .compile_options import DEVICE_COUNT, UnsafeOptions, assigned_to, safe_options, xla_flags
+from .compile_options import DEVICE_COUNT, UnsafeOptions, assigned_to, flags_of, safe_options, xla_flags
 from .element_types import ELEMENT_TYPES, core_dtype
 from .schema import StatusCode, message_classes

@@ -1,24 +1,25 @@
 """Compile options of a client, of which only what is safe is passed on to the compiler.
 
     safe_options(CompileOptionsProto bytes, count) -> (CompileOptionsProto bytes, devices of the program)
+    flags_of(CompileOptionsProto bytes)            -> XLA's flags in the environment of whoever made them
 
 Options are the client's XLA flags: some make the compiler write or read files of this machine (`xla_dump_to`). So this
 is a list of what is allowed: a new message is filled with it, and all else is left out. `protos/xla.proto` does not
 even have most of the fields that are left out. A program may name flags itself (`jax.jit(compiler_options=...)`): those
-of `FLAGS` are passed on, and others of XLA's have no effect here.
+of `FLAGS` are passed on, and to name another is an error.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from .schema import message_classes
 
-log = logging.getLogger("seaway.xla")
 CompileOptions: Any = message_classes("xla")["xla.CompileOptionsProto"]
 
 ALLOWED_IN_BUILD = (
@@ -32,6 +33,9 @@ ALLOWED = (
     "allow_in_place_mlir_modification",
 )  # fmt: skip
 MOST_SHAPES = 1 << 16
+DEBUG_OPTIONS = 3  # of executable_build_options: all of XLA's flags, whether they were given or not
+# of these, by their numbers: where CUDA is, and how many CPU devices there are
+OF_THE_MACHINE = frozenset((61, 102))
 # Flags with a number or a truth value, which only change what is computed how fast.
 FLAGS = frozenset((
     "xla_allow_excess_precision", "xla_backend_optimization_level", "xla_cpu_enable_fast_math",
@@ -42,6 +46,7 @@ FLAGS = frozenset((
     "xla_gpu_enable_latency_hiding_scheduler", "xla_gpu_enable_triton_gemm",
     "xla_gpu_enable_while_loop_double_buffering", "xla_gpu_exclude_nondeterministic_ops",
     "xla_gpu_graph_min_graph_size", "xla_gpu_reduce_scatter_combine_threshold_bytes",
+    "xla_llvm_disable_expensive_passes",
 ))  # fmt: skip
 
 
@@ -84,6 +89,20 @@ def safe_options(data: bytes, known: int) -> tuple[bytes, tuple[int, ...]]:
     return kept.SerializeToString(), devices
 
 
+def flags_of(options: bytes) -> frozenset[tuple[int, Any]]:
+    """Numbers and values, but for those that only say what machine it is. Empty if they are not there, or malformed."""
+    try:
+        build = CompileOptions.FromString(options).executable_build_options
+        (data,) = (each.data for each in UnknownFieldSet(build) if each.field_number == DEBUG_OPTIONS)
+        return frozenset(
+            (each.field_number, each.data)
+            for each in UnknownFieldSet(Empty.FromString(data))
+            if each.field_number not in OF_THE_MACHINE
+        )
+    except (DecodeError, ValueError, TypeError):  # not once; no message, or a group in it
+        return frozenset()
+
+
 def assigned_to(options: bytes, ids: Sequence[int]) -> bytes:
     """The same options for other devices: number `n` of the device assignment becomes `ids[n]`."""
     found = CompileOptions.FromString(options)
@@ -103,7 +122,11 @@ def _copy_flags(given: Any, kept: Any) -> None:
         if name in FLAGS:
             kept.env_option_overrides[name].CopyFrom(value)
         elif name.startswith("xla_"):
-            log.info("a program's compiler option %.80r has no effect here", name)
+            raise UnsafeOptions(
+                f"the compile option {name[:80]!r} is not passed on: programs may set only those of XLA's flags "
+                "that are on a list here, because some write or read files. Leave it out, or give it to the door or to "
+                "the cluster's agents, in XLA_FLAGS of their environment"
+            )
         else:
             raise UnsafeOptions(f"No such compile option: '{name[:80]}'")
 

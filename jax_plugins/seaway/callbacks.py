@@ -11,10 +11,8 @@ bytes; `backend.door.session.session_callbacks`, the other end.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import itertools
-import logging
 import queue
 import threading
 import traceback
@@ -23,43 +21,35 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from .replaced import replace
+
 METHOD = "/xla.ifrt.proxy.GrpcIfrtService/Callbacks"
 SESSION, METADATA = "seaway_session", "seaway-session-bin"  # a device's attribute; of the call
 PATIENCE_S = 30.0  # seconds for the door to take the stream
 LINGER = 1024  # functions of executables that are gone: what was launched before may call them still
-log = logging.getLogger("seaway.door")
 
 
 def install() -> None:
-    """From now on, callbacks of programs for a door of Seaway's are called here."""
-    module: Any = importlib.import_module("jax._src.callback")
-    lower = getattr(module, "emit_python_callback", None)
-    if lower is None:
-        log.info("this JAX lowers callbacks in another way: inside jit, they do not work through the door")
-        return
+    replace("jax._src.callback", "emit_python_callback", _emit)
 
-    dialects: Any = importlib.import_module("jax._src.lib.mlir.dialects")
 
-    @functools.wraps(lower)
-    def emit(ctx: Any, callback: Any, *args: Any, **kwargs: Any) -> Any:
-        context = ctx.module_context
-        session = _session_of(context.backend)
-        if session is None:
-            return lower(ctx, callback, *args, **kwargs)
-        line = _line(session)
-        theirs, ours = context.host_callbacks, _Numbered(line)
-        context.host_callbacks = ours
-        try:
-            results, *others = lower(ctx, callback, *args, **kwargs)
-        finally:
-            context.host_callbacks = theirs
-            context.add_keepalive(ours)
-        if results and kwargs.get("sharding") is not None:
-            # Without an operation behind it, a result that a program returns would be on the device that calls, only.
-            results = dialects.hlo.OptimizationBarrierOp(results).results
-        return results, *others
-
-    module.emit_python_callback = emit
+def _emit(lower: Any, ctx: Any, callback: Any, *args: Any, **kwargs: Any) -> Any:
+    context = ctx.module_context
+    session = _session_of(context.backend)
+    if session is None:
+        return lower(ctx, callback, *args, **kwargs)
+    theirs, ours = context.host_callbacks, _Numbered(_line(session))
+    context.host_callbacks = ours
+    try:
+        results, *others = lower(ctx, callback, *args, **kwargs)
+    finally:
+        context.host_callbacks = theirs
+        context.add_keepalive(ours)
+    if results and kwargs.get("sharding") is not None:
+        # Without an operation behind it, a result that a program returns would be on the device that calls, only.
+        hlo: Any = importlib.import_module("jax._src.lib.mlir.dialects").hlo
+        results = hlo.OptimizationBarrierOp(results).results
+    return results, *others
 
 
 def _session_of(backend: Any) -> str | None:

@@ -39,8 +39,9 @@ def add(door: argparse.ArgumentParser) -> None:
     ):
         option(each, default="", metavar=metavar, help=f"with --simulate: {words}")
     option(
-        "--values", choices=("shapes", "compute"),
-        help="with --simulate: contents of arrays: none, or computed on this machine's CPU (default: shapes)",
+        "--values", choices=("shapes", "zeros", "compute"),
+        help="with --simulate: contents of computed arrays: none, so that to read them is an error; zeros; or computed "
+        "on this machine's CPU (default: shapes)",
     )  # fmt: skip
     option(
         "--also", action="append", default=[], metavar="ADDRESS,name=NAME[,weight=N][,priority=N]",
@@ -66,15 +67,14 @@ def prepared(given: argparse.Namespace, name: str, address: str) -> tuple[Sessio
         devices = session_devices_of(setup.cluster, given.devices or 0, given.island)
     except ClusterRefused as refused:
         raise SeawayError(f"--simulate {given.simulate}: {refused}") from None
-    computes = given.values == "compute"
-    _check(devices, computes)
+    _check(devices, given.values == "compute")
     kinds = {
         chip.name
         for island, chip in zip(setup.cluster.islands, setup.chips, strict=True)
         if given.island in ("", island.name)
     }
     options = ServedSimulation(
-        devices, " or ".join(sorted(kinds)), given.island, name, given.weight, given.priority, computes
+        devices, " or ".join(sorted(kinds)), given.island, name, given.weight, given.priority, given.values or "shapes"
     )
     return session, _doors(address, options, given.also)
 
@@ -130,8 +130,12 @@ def serve(
     """Until SIGTERM or Ctrl-C. `ready` is told each address, and what programs there are called, if there are several.
     Raises SeawayError, ListenRefused."""
     from ..sessions.simulated_door import serve_simulation
+    from ..trace.summary import step_table
 
     session, doors = simulated
+    zeros = next(iter(doors.values())).values == "zeros"
+    if zeros:
+        print("Nothing is computed (--values zeros): each array that a program computes is read as zeros.\n")
     names = iter([each.name if len(doors) > 1 else "" for each in doors.values()])
     try:
         serve_simulation(
@@ -141,6 +145,14 @@ def serve(
         raise SeawayError(f"--trace {trace}: {error}") from None
     if trace is not None:
         print(f"wrote {trace}: {plural(len(session.driver.trace().core), 'gang')}")
+    table = step_table(session.driver.trace())
+    if table:
+        print(table)
+        print(
+            "Only these times mean anything, and the trace's: a program's own clock tells how long this machine took."
+        )
+    if zeros:
+        print("Losses and other results that programs printed mean nothing: they were zeros (--values zeros).")
 
 
 def _check(devices: int, computes: bool) -> None:
@@ -152,5 +164,6 @@ def _check(devices: int, computes: bool) -> None:
     if computes and devices > MOST_COMPUTED:
         raise SeawayError(
             f"--values compute: this machine's CPU stands for each of a program's {devices:,} devices, of which it can "
-            f"be {MOST_COMPUTED}: give --devices {MOST_COMPUTED} or less, or leave --values out to simulate shapes"
+            f"be {MOST_COMPUTED}: give --devices {MOST_COMPUTED} or less, or --values zeros, so that contents "
+            "read as zeros"
         )

@@ -1,4 +1,4 @@
-"""`Trace.summary`: a trace in a few lines of text."""
+"""`Trace.summary`: a trace in a few lines of text; and its steps, as a program's user looks for them."""
 
 from __future__ import annotations
 
@@ -49,6 +49,32 @@ def summary(trace: Trace) -> str:
     if competing != (low, high):
         lines.append(f"  got: of the {text(competing[1] - competing[0])} in which all of them had work")
     return "\n".join(lines)
+
+
+def step_table(trace: Trace) -> str:
+    """One line a step, the longest first. What a client ran for the last time before its longest step began is one
+    line, the start-up: JAX runs each operation outside of `jit` as a program of its own."""
+    gangs = trace.gangs()
+    gangs = gangs[gangs["ended_us"].notna()]
+    if not len(gangs):
+        return ""
+    whose, number = gangs["client"], gangs.groupby(["program", "step"]).ngroup()
+    mine = gangs.groupby([whose, number], observed=True)
+    spent = mine["device_us"].transform("sum")
+    longest = spent == spent.groupby(whose, observed=True).transform("max")
+    begin = gangs["started_us"].where(longest).groupby(whose, observed=True).transform("min")
+    early = mine["started_us"].transform("max") < begin
+    if (programs := number[early].nunique()) > 1:
+        number = number.where(~early, -1)
+    rows = []
+    for key, each in gangs.groupby(number):
+        name = f"start-up, {programs:,} programs" if key == -1 else str(each["step"].iloc[0])[:31]
+        mean, total = (text(micros * 1_000) for micros in (each["duration_us"].mean(), each["duration_us"].sum()))
+        line = f"  {name:32}{len(each):>9,}{each['devices'].max():>9,}{mean:>12}{total:>12}"
+        rows.append((-each["device_us"].sum(), line))
+    lines = [f"  {'step':32}{'gangs':>9}{'devices':>9}{'mean':>12}{'together':>12}"]
+    lines += [line for _, line in sorted(rows)[:MOST]]
+    return "\n".join(lines + [f"  ... and {len(rows) - MOST} more"] * (len(rows) > MOST))
 
 
 def _runs(count: int, clients: pd.DataFrame) -> str:

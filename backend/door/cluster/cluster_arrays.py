@@ -204,12 +204,12 @@ def _drop_named(outcome: BufferOutcome, at: int, count: int, drop: Callable[...,
 
 
 class Token:
-    """A result that has no contents: it is ready when its run has ended."""
+    """A result that has no contents, on `count` devices: it is ready when its run has ended."""
 
-    __slots__ = ("outcome",)
+    __slots__ = ("count", "outcome")
 
-    def __init__(self, outcome: BufferOutcome) -> None:
-        self.outcome = outcome
+    def __init__(self, outcome: BufferOutcome, count: int) -> None:
+        self.outcome, self.count = outcome, count
 
     @property
     def known(self) -> bool:
@@ -261,7 +261,7 @@ class ShardedContents:
         self.unread.discard(_bounds(box))
         if not self.unread:
             self.contents = None
-        return self.shaped(contents[box])
+        return self.shaped(contents[*box, ...])  # a number, or a text, is an array, too
 
     def shaped(self, shard: Contents) -> Contents:
         """A shard as the session knows it: a number is a row of one in a stack."""
@@ -359,7 +359,7 @@ class SharedShard(NamedTuple):
     def contents(self) -> np.ndarray[Any, Any]:
         """If the array is in this process."""
         assert self.array.here is not None
-        return self.array.here[self.box]
+        return self.array.here[*self.box, ...]
 
 
 def sources_of(array_type: ArrayType, shards: Sequence[Ref]) -> list[SharedShard] | None:

@@ -178,7 +178,7 @@ class ClusterDevices:
 
     def shards(self, ref: Ref) -> list[Ref]:
         if isinstance(ref, Token):
-            raise invalid("a token has no shards")
+            return [ref] * ref.count
         if isinstance(ref, ShardOfArray) or len(ref.type.sharding.devices) == 1:
             return [ref]
         return list(parts_of(ref))
@@ -299,7 +299,8 @@ class ClusterDevices:
         if len(kept) == len(executable.results):
             return list(arrays)
         following = iter(arrays)
-        return [Token(outcome) if each.kind == TOKEN else next(following) for each in executable.results]
+        count = len(executable.devices)
+        return [Token(outcome, count) if each.kind == TOKEN else next(following) for each in executable.results]
 
     def _given(self, executable: ClusterExecutable, arguments: Sequence[Ref | ClusterArrays]) -> list[Argument]:
         """The arguments as they are now: what the session takes apart later stays together in this call."""

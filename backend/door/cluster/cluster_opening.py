@@ -24,8 +24,10 @@ from backend.auth import Access
 from backend.client import Head
 from backend.contents import StableHLOCode, stablehlo_code
 from backend.node import CallError
+from backend.pjrt.code import stablehlo_executables
 from backend.streams import StreamRefused, dial
 from backend.wire import Described, call_messages, versions
+from backend.xla import flags_of
 from core.model import Cluster
 from core.protocol import Command
 from core.protocol import effects as e
@@ -310,7 +312,8 @@ def platform_of(about: stablehlo_code.PlatformAbout) -> Platform:
                 _numbered(device.text, number), device.attributes,
             )
         )  # fmt: skip
-    return Platform(about.name, about.version, about.runtime, tuple(devices), tuple(memories), about.serdes)
+    flags = flags_of(stablehlo_executables.own_options())
+    return Platform(about.name, about.version, about.runtime, tuple(devices), tuple(memories), about.serdes, flags)
 
 
 def _numbered(text: str, number: int) -> str:

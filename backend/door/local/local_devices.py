@@ -29,7 +29,7 @@ from jaxlib import _jax
 from backend.contents.callbacks import CallbackFault
 from backend.pjrt.code import Forwarders, stablehlo_executables, wake_lapack
 from backend.sandbox import ProgramGate
-from backend.xla import assigned_to
+from backend.xla import assigned_to, flags_of
 from core.model import ranges
 
 from ...auth import Rules
@@ -51,6 +51,7 @@ from ..session import (
     invalid,
     unsupported,
 )
+from .kept_executables import KeptExecutables, key_of
 
 native: Any = _jax
 hlo: Any = importlib.import_module("jax._src.lib").xla_client
@@ -99,12 +100,19 @@ class LocalRefs:
 
 
 class TokenRef:
-    """A result that has no contents: it is ready when its program has ended, of which another result tells."""
+    """A result without contents, on `count` devices: it is ready when its program has ended, which `ended` tells."""
 
-    __slots__ = ("devices",)
+    __slots__ = ("_ended", "_over", "count")
 
-    def __init__(self, devices: int) -> None:
-        self.devices = devices
+    def __init__(self, count: int, ended: Any) -> None:
+        self.count, self._ended, self._over = count, ended, False
+
+    def is_ready(self) -> bool:
+        return self._over
+
+    def block_until_ready(self) -> None:
+        self._ended.block_until_ready()
+        self._over = True
 
 
 def on_loop() -> Callable[..., None]:
@@ -120,7 +128,8 @@ def on_loop() -> Callable[..., None]:
 
 class LocalDevices:
     """`post(function, ...)` calls a function on the loop's thread. `rules`: what programs may call, and what compiling
-    them may take; `trusted`: they are compiled in this process. One object serves all sessions."""
+    them may take; `trusted`: they are compiled in this process. One object serves all sessions, and what was compiled
+    for one of them is there for all."""
 
     def __init__(
         self,
@@ -144,6 +153,7 @@ class LocalDevices:
         self._gate: ProgramGate | None = None
         if not trusted:
             self._gate = ProgramGate(rules, devices=len(self._devices), compiles=self._here)
+        self._kept = KeptExecutables[tuple[Executable, CompiledFacts]]()
         self._waiting = ThreadPoolExecutor(WAITING, "wait")
         self._under_way: deque[Any] = deque()  # a result of each program, in order
         self._under_way_multi: deque[Any] = deque()
@@ -171,7 +181,7 @@ class LocalDevices:
 
     def shards(self, ref: Ref) -> list[Ref]:
         if isinstance(ref, TokenRef):
-            return [ref] * ref.devices
+            return [ref] * ref.count
         _check_there([ref])
         with translated():
             return list(ref._arrays)
@@ -257,6 +267,9 @@ class LocalDevices:
         self, program: bytes, options: bytes, devices: tuple[int, ...], callbacks: SessionCallbacks | None
     ) -> tuple[Executable, CompiledFacts]:
         options = assigned_to(options, [device.id for device in self._devices])
+        key = key_of(program, options, devices)
+        if (known := self._kept.find(key)) is not None:
+            return known
         place = [self._devices[number] for number in devices]
         if self._gate is None:
             about, artifact = read_program(program, self._more, callbacks is not None), b""
@@ -275,7 +288,10 @@ class LocalDevices:
         said = stablehlo_executables.about_executable(found)
         facts = compiled_facts(about, said, devices, self._default_kind)
         made = Executable(found, facts, self._handlers(facts), forwarders)
-        return made, facts if forwarders is None else replace(facts, waiting=partial(self._wait_for, made))
+        if forwarders is not None:  # it is only its session's
+            return made, replace(facts, waiting=partial(self._wait_for, made))
+        self._kept.keep(key, (made, facts), max(len(program), len(artifact), facts.code_size))
+        return made, facts
 
     def _handlers(self, facts: CompiledFacts) -> list[Any] | None:
         if any(array_type.kind == TOKEN for array_type in facts.results):
@@ -296,18 +312,19 @@ class LocalDevices:
             for at in executable.donated.intersection(keep):
                 given[at] = self._duplicate(given[at])
             waits = executable.forwarders is not None
-            results = executable.loaded.execute_sharded(given, with_tokens=waits)
-            if waits:
-                results.consume_token().block_until_ready()
             handlers = executable.handlers
+            results = executable.loaded.execute_sharded(given, with_tokens=waits or handlers is None)
+            ended = results.consume_token() if waits or handlers is None else None
+            if waits:
+                ended.block_until_ready()
             found: list[Ref] = (
                 list(results.consume_with_handlers(handlers))
                 if handlers is not None
-                else self._mixed(executable, results)
+                else self._mixed(executable, results, ended)
             )
         if found:
             line = self._under_way if executable.devices == 1 else self._under_way_multi
-            line.append(found[0])
+            line.append(next((each for each in found if not isinstance(each, TokenRef)), found[0]))
         return found if handlers is None or len(found) < ranges.FEW else LocalRefs(found)
 
     def _wait_for(
@@ -340,11 +357,12 @@ class LocalDevices:
         )
         return copies[0]
 
-    def _mixed(self, executable: Executable, results: Any) -> list[Ref]:
-        found = []
-        for array_type, shards in zip(executable.results, results.disassemble_into_single_device_arrays(), strict=True):
+    def _mixed(self, executable: Executable, results: Any, ended: Any) -> list[Ref]:
+        found: list[Ref] = []
+        made = results.disassemble_into_single_device_arrays()
+        for array_type, shards in zip(executable.results, made, strict=True):
             if array_type.kind == TOKEN:
-                found.append(TokenRef(len(shards)))
+                found.append(TokenRef(len(shards), ended))
             else:
                 found.append(shards[0] if len(shards) == 1 else self.assemble(array_type, shards))
         return found
@@ -442,7 +460,7 @@ def _one_by_one(arguments: Sequence[Ref]) -> list[Ref]:
 
 def _is_ready(ref: Any) -> bool:
     try:
-        return isinstance(ref, TokenRef) or bool(ref.is_deleted()) or bool(ref.is_ready())
+        return bool(ref.is_ready()) if isinstance(ref, TokenRef) else bool(ref.is_deleted()) or bool(ref.is_ready())
     except Exception:  # it was deleted or donated: there is nothing to wait for
         return True
 
@@ -456,8 +474,7 @@ def _check_there(refs: Sequence[Any]) -> None:
 def _awaited(refs: Sequence[Any]) -> StatusError | None:
     try:
         for ref in refs:
-            if not isinstance(ref, TokenRef):
-                ref.block_until_ready()
+            ref.block_until_ready()
     except Exception as error:
         return fault_of(error)
     return None
@@ -490,5 +507,5 @@ def platform_of(devices: Sequence[Any]) -> Platform:
     name, client = stablehlo_executables.platform_name(first), first.client
     return Platform(
         name, str(client.platform_version), str(client.runtime_type), tuple(facts), tuple(memories),
-        stablehlo_executables.serdes(),
+        stablehlo_executables.serdes(), flags_of(stablehlo_executables.own_options()),
     )  # fmt: skip

@@ -77,7 +77,8 @@ class DeviceFacts:
 @dataclass(frozen=True)
 class Platform:
     """What a session says when it begins. `serdes`: the serialization version of the XLA that is behind it: shardings
-    of executables travel as they are to a client of the same version only."""
+    of executables travel as they are to a client of the same version only. `flags`: XLA's, as a client of that version
+    has them that was given the same; empty: unknown."""
 
     name: str
     version: str
@@ -85,6 +86,7 @@ class Platform:
     devices: tuple[DeviceFacts, ...]
     memories: tuple[MemoryFacts, ...]
     serdes: int
+    flags: frozenset[tuple[int, Any]] = frozenset()
 
     def default_memory_kind(self) -> str:
         device = self.devices[0]

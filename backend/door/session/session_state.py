@@ -122,6 +122,7 @@ class SessionState:
         self.compiling = 0
         self.callbacks = SessionCallbacks()
         self.hold: Callable[[], Callable[[], None]]  # takes no request more, until what it returns is called
+        self.flags_seen = False  # a client's XLA flags are looked at once
         self.over = False  # what comes late is dropped
         self._next = SERVER_MADE
 

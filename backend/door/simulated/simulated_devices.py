@@ -24,7 +24,7 @@ from ..session import ArrayType, Platform, Ref, Refs, SessionCallbacks, StatusEr
 from .simulation_port import WaitingLine
 
 T = TypeVar("T")
-Read = Callable[[np.ndarray[Any, Any] | StatusError], None]
+Found = np.ndarray[Any, Any] | StatusError
 
 
 class SessionContents(Protocol):
@@ -46,7 +46,8 @@ class SessionContents(Protocol):
         self, executable: Any, arguments: Sequence[Ref], keep: Sequence[int], launch: int
     ) -> Iterable[Ref] | Refs: ...
 
-    def fetch(self, ref: Ref, done: Read) -> None: ...
+    def fetch(self, ref: Ref, done: Callable[[Found | None], None]) -> None:
+        """None: what the cluster brings, which is zeros."""
 
     def delete(self, ref: Ref) -> None: ...
 
@@ -129,15 +130,17 @@ class SimulatedDevices:
 
     # --- waiting -------------------------------------------------------------------------------------------
 
-    def fetch(self, ref: SimulatedRef, done: Read) -> None:
+    def fetch(self, ref: SimulatedRef, done: Callable[[Found], None]) -> None:
         """What cannot be read is an error at once. What can takes as long as the cluster takes to bring it."""
 
-        def came(found: np.ndarray[Any, Any] | StatusError) -> None:
+        def came(found: Found | None) -> None:
+            def brought(said: Found) -> None:
+                done(said if found is None or isinstance(said, StatusError) else found)
+
             if isinstance(found, StatusError):
                 done(found)
             else:
-                timed = self._in_time(lambda said: done(said if isinstance(said, StatusError) else found))
-                self._timed.fetch(ref.timed, timed)
+                self._timed.fetch(ref.timed, self._in_time(brought))
 
         self._line.speaks()
         self._contents.fetch(ref.contents, self._at_work(came))
@@ -263,14 +266,18 @@ def _counted(begin: Callable[[], None], end: Callable[[], None], done: Callable[
 # --- contents of which only shapes are simulated -------------------------------------------------------------------
 
 UNREADABLE = (
-    "this door simulates shapes only, so arrays have no contents: start it with --values compute to read contents, "
-    "which this machine's CPU then computes"
+    "this door simulates shapes only, so arrays have no contents: start it with --values zeros to read zeros, or with "
+    "--values compute to read contents, which this machine's CPU then computes"
 )
 Shards = tuple[np.ndarray[Any, Any], ...]  # the contents of an array, for each device
 
 
 class ShapesOnly:
-    """Implements `simulated_devices.SessionContents`. A reference is an array's shards; None: it has no contents."""
+    """Implements `simulated_devices.SessionContents`. A reference is an array's shards; None: it has no contents.
+    `zeros`: what such an array is read as; without it, to read one is an error."""
+
+    def __init__(self, zeros: bool = False) -> None:
+        self._unread = None if zeros else unsupported(UNREADABLE)
 
     def put(self, array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Shards | None:
         if sum(each.nbytes for each in shards) > MAX_LITERALS:
@@ -295,8 +302,8 @@ class ShapesOnly:
     ) -> Iterable[None]:
         return repeat(None)
 
-    def fetch(self, ref: Shards | None, done: Callable[[np.ndarray[Any, Any] | StatusError], None]) -> None:
-        done(unsupported(UNREADABLE) if ref is None else ref[0])
+    def fetch(self, ref: Shards | None, done: Callable[[Found | None], None]) -> None:
+        done(self._unread if ref is None else ref[0])
 
     def delete(self, ref: Shards | None) -> None:
         """Nothing: they go when the session forgets them."""

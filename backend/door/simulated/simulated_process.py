@@ -35,7 +35,8 @@ def run_simulated_door(
     programs may call, and what compiling them may take; `memory`: bytes of contents that a session may have, None: half
     of this machine's. `ready` is told each address. Raises ListenRefused."""
     options = next(iter(doors.values()))
-    os.environ.update(environment(options.devices if options.computes else 1, os.environ))
+    computes = options.values == "compute"
+    os.environ.update(environment(options.devices if computes else 1, os.environ))
     os.environ["JAX_PLATFORMS"] = "cpu"  # this machine's other devices are for others
 
     async def serve() -> None:
@@ -45,9 +46,9 @@ def run_simulated_door(
         stop = told_to_stop()
         describer = CodeDescriber(options.devices, options.kind, rules)
         describer.warm()
-        contents: SessionContents = ShapesOnly()
+        contents: SessionContents = ShapesOnly(zeros=options.values == "zeros")
         end, limits = _nothing, SessionLimits()
-        if options.computes:
+        if computes:
             contents, end = _computed(options.devices, rules)
             limits = SessionLimits(array_bytes=memory or machine_bytes() // 2)
         simulation = begin(describer.of)

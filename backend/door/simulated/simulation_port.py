@@ -21,7 +21,7 @@ from ..cluster import SessionLine
 @dataclass(frozen=True)
 class ServedSimulation:
     """`devices`: of each session. `island`: its name, "": any. `kind`: what its devices are called. `name`: of
-    sessions' clients. `computes`: whether arrays have contents, which this process computes."""
+    sessions' clients. `values`: computed arrays have contents ("compute": this process does), "zeros", or "shapes"."""
 
     devices: int
     kind: str
@@ -29,7 +29,7 @@ class ServedSimulation:
     name: str = "jax"
     weight: int = 1
     priority: int = 0
-    computes: bool = False
+    values: str = "shapes"
 
 
 class DescribedCode(NamedTuple):

@@ -53,6 +53,13 @@ def compile_program(
         return client.compile_and_load(module, place, _parsed(options), list(called))
 
 
+def own_options() -> bytes:
+    """Compile options of a program of this process, with XLA's flags as they are here."""
+    found = native.CompileOptions()
+    _ = found.executable_build_options.debug_options  # makes them
+    return bytes(found.SerializeAsString())
+
+
 def serialized(client: Any, executable: Any) -> bytes:
     """Nothing if it has no such form on this platform."""
     try:

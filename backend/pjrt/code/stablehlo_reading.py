@@ -39,6 +39,9 @@ class ArrayFacts(NamedTuple):
     shape: tuple[int, ...]
 
 
+TOKEN = ArrayFacts("i1", (0,))  # as an argument
+
+
 class CallbackFacts(NamedTuple):
     """A function of the client's process, as that has numbered it. `results`: None is a token."""
 
@@ -47,8 +50,9 @@ class CallbackFacts(NamedTuple):
 
 
 class MainFacts(NamedTuple):
-    """`parameters`: None is one of a type that no array has. `results`: None is a token. `donated`: indices of the
-    parameters whose memory the program takes over. `callbacks`: what it calls in its client's process."""
+    """`parameters`: None is one of a type that no array has; a token is what JAX passes for it, an array of no truth
+    values. `results`: None is a token. `donated`: indices of the parameters whose memory the program takes over.
+    `callbacks`: what it calls in its client's process."""
 
     name: str
     parameters: tuple[ArrayFacts | None, ...]
@@ -131,7 +135,7 @@ def _is_donated(attributes: Any) -> bool:
 
 def _parameter(mlir_type: Any) -> ArrayFacts | None:
     try:
-        return _array(mlir_type)
+        return TOKEN if str(mlir_type) == "!stablehlo.token" else _array(mlir_type)
     except UnknownType:
         return None
 

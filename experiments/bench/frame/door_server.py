@@ -25,7 +25,7 @@ VARIABLE = re.compile(r"\b([A-Z_]+)=(\S+)")
 
 
 class Door:
-    """A running door. env: the variables that it prints."""
+    """A running door. env: the variables that it prints; printed: all that it has printed until then."""
 
     def __init__(self, children: Children, words: Sequence[str]) -> None:
         self._children, self._words = children, list(words)
@@ -36,11 +36,13 @@ class Door:
         env = {"PYTHONWARNINGS": "ignore"}
         self.child: Child = processes.start(self._children, seaway, self._words, env=env, name="door")
         self.env: dict[str, str] = {}
+        self.printed = ""
         assert self.child.process.stdout is not None
         while self.env.keys() != NAMES:
             line = self.child.process.stdout.readline().decode()
             if not line:
                 raise RuntimeError(f"the door did not start: {self.child.tail()}")
+            self.printed += line
             self.env |= {name: value for name, value in VARIABLE.findall(line) if name in NAMES}
 
 

@@ -103,6 +103,7 @@ class FakeDevices:
     resume: Callable[[], None] | None = None
     arrays: list[FakeArray] = field(default_factory=list)
     options: bytes = b""
+    flags: frozenset[tuple[int, Any]] = frozenset()
     closed: bool = False
     callbacks: SessionCallbacks | None = None  # of the last program
     waiting: list[Callable[[list[FakeArray] | FakeRefs | StatusError], None]] = field(default_factory=list)
@@ -112,7 +113,7 @@ class FakeDevices:
         numbers = range(self.count)
         devices = tuple(DeviceFacts(n, "fake", n, (n,), f"FAKE:{n}", f"fake device {n}") for n in numbers)
         memories = tuple(MemoryFacts(n, "device", (n,), f"MEMORY:{n}", f"memory {n}") for n in numbers)
-        return Platform("cpu", "1", "fake", devices, memories, 6)
+        return Platform("cpu", "1", "fake", devices, memories, 6, self.flags)
 
     def made(self, parts: Sequence[Shard]) -> FakeArray:
         array = FakeArray(list(parts), ready=not self.held)

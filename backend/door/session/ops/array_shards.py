@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...protocol import ShardSpec, name_of
+from ...protocol import TOKEN, ShardSpec, name_of
 from ..memory_meter import Allocation, shards_of
 from ..reply import Operation, Reply
 from ..session_arrays import ArrayValue
@@ -32,6 +32,10 @@ def _assembled(state: SessionState, array_type: ArrayType, parts: Sequence[Array
     devices = array_type.sharding.devices
     if len(parts) != len(devices):
         raise invalid(f"{len(parts)} arrays cannot be the shards of an array on {len(devices)} devices")
+    if array_type.kind == TOKEN:
+        if any(part.type.kind != TOKEN or part.ref != parts[0].ref for part in parts):
+            raise invalid("a token's shards are those of one token")
+        return parts[0].ref
     wanted = array_type.shard_shape
     for device, part in zip(devices, parts, strict=True):
         if part.type.sharding.devices != (device,):

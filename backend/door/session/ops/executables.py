@@ -5,6 +5,7 @@ An executable's results have handles that the client chose, but for its first ru
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -33,14 +34,17 @@ from ..session_state import ExecutableValue, SessionState
 from .reading import _ready
 from .starting import set_attributes
 
+log = logging.getLogger("seaway.door")
 PROGRAM, OPTIONS = "xla::ifrt::XlaProgram", "xla::ifrt::XlaCompileOptions"
 REFUSED = {
-    "CustomCallProgram": "colocated Python would run pickled code of the client's: run it in the client's process",
+    # By the words after the colon JAX knows that it has to call the function itself, in the client's process.
+    "CustomCallProgram": "no pickled code of the client's runs here: PjRtCompiler requires an HloProgram",
     "PluginProgram": "it is for a plug-in of Google's own servers (pathwaysutils: profiles, persistence, resharding), "
     "which this door does not have. jax.device_put reshards, and Orbax saves without ENABLE_PATHWAYS_PERSISTENCE",
     "IfrtIRProgram": "MPMD programs are not implemented: run one program for each mesh",
 }
 COMPILING = 256  # programs of a session that may wait for the compiler
+MOST_FLAGS = 16  # that a warning names
 FITS = 64  # rows of arguments for which an executable remembers that they have the right types
 
 
@@ -70,9 +74,23 @@ def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
             "jax.clear_caches() frees those that are not in use",
         )
     safe, devices = safe_options(options.data, state.count)
+    if not state.flags_seen:
+        state.flags_seen = True
+        _look_at_flags(state, options.data)
     state.compiling += 1
     answers = state.callbacks if state.callbacks.open else None
     state.devices.compile(program.data, safe, devices, partial(_compiled, state, reply), answers)
+
+
+def _look_at_flags(state: SessionState, options: bytes) -> None:
+    own = state.devices.platform.flags
+    given = xla.flags_of(XlaCompileOptionsProto.FromString(options).compile_options.SerializeToString())
+    if own and given and state.exact and given != own:
+        numbers = ", ".join(map(str, sorted({number for number, _ in given ^ own})[:MOST_FLAGS]))
+        log.warning(
+            "session %x: the program's own XLA flags have no effect: they differ in fields %s of xla.DebugOptions. "
+            "Give XLA_FLAGS to the door, or to the cluster's agents", state.session_id, numbers,
+        )  # fmt: skip
 
 
 def _compiled(state: SessionState, reply: Reply, executable: Any, facts: CompiledFacts | StatusError) -> None:

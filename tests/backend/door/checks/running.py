@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax._src import core, dispatch, effects
+from jax._src.interpreters import mlir
 
 from .registry import check, close, error_of, grid, line, numbers, on, same
 
@@ -36,6 +38,40 @@ def on_all_devices() -> None:
     for _ in range(20):
         z = step(z)
     same(z, x + 20)
+
+
+@check
+def ordered_effects_pass_tokens() -> None:
+    """On one device and on all of them; JAX waits for the last token when the program ends, and here."""
+    tick, effect = _effect()
+    for sharding in (None, on(line(), "x")):
+        f, x = jax.jit(lambda x: (tick.bind(), x + 1)[1]), jax.device_put(numbers(16), sharding)
+        for _ in range(3):
+            x = f(x)
+        same(x, numbers(16) + 3)
+    jax.jit(lambda x: (tick.bind(), ())[1])(numbers(2))
+    assert effect in dispatch.runtime_tokens.current_tokens
+    jax.effects_barrier()
+
+
+def _effect() -> tuple[Any, Any]:
+    """A primitive that does nothing, in an order."""
+
+    class Tick(effects.Effect):
+        pass
+
+    for kinds in (effects.lowerable_effects, effects.ordered_effects, effects.shardable_ordered_effects):
+        kinds.add_type(Tick)
+    effect, primitive = Tick(), core.Primitive("tick")
+    primitive.multiple_results = True
+    primitive.def_effectful_abstract_eval(lambda: ([], {effect}))
+
+    def lowered(context: Any) -> list[Any]:
+        context.set_tokens_out(mlir.TokenSet({effect: context.tokens_in.get(effect)}))
+        return []
+
+    mlir.register_lowering(primitive, lowered)
+    return primitive, effect
 
 
 @check

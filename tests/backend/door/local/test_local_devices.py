@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any
 
 import jax
@@ -13,6 +14,8 @@ from backend.door.local.local_devices import LocalDevices
 from backend.door.protocol.ifrt_messages import DTypeProto
 from backend.door.protocol.ifrt_shardings import ShardSpec
 from backend.door.session.session_devices import ArrayType, StatusError
+from tests.backend.pjrt.pjrt_rig import value
+from tests.backend.pjrt.stablehlo_rig import compile_options, lowered
 
 KIND = ArrayType(DTypeProto.KIND_F32, (4,), ShardSpec((0,)))
 USES: dict[str, Callable[[LocalDevices, Any], Any]] = {
@@ -30,6 +33,22 @@ def devices() -> Any:
     yield found
     found.end()
     jax.config.update("jax_enable_x64", wide)  # type: ignore[no-untyped-call]
+
+
+def test_a_program_that_was_compiled_is_there_for_the_next_session(devices: LocalDevices) -> None:
+    """With the same options; and so is what it compiles to, which is called as often as they like."""
+    program = lowered(lambda x: x + 1, (1,), [value((4,), ())])
+    said: SimpleQueue[Any] = SimpleQueue()
+    found = []
+    for options in (compile_options(1), compile_options(1), compile_options(1, xla_embed_ir_in_executable="true")):
+        devices.compile(program, options, (0,), lambda *made: said.put(made))
+        found.append(said.get(timeout=60))
+    (first, facts), (second, again), (other, _) = found
+    assert first is second is not other
+    assert facts is again
+    for executable in (first, second):
+        (made,) = devices.execute(executable, [devices.put(KIND, [np.ones(4, np.float32)])], (), 0)
+        assert np.asarray(made).tolist() == [2] * 4
 
 
 def deleted(devices: LocalDevices) -> Any:

@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend import xla
 from backend.door.protocol.ifrt_messages import CompileOptionsProto, XlaCompileOptionsProto
 from backend.door.session.ops.executables import safe_options
 from backend.door.session.session_devices import StatusError
+from backend.xla.compile_options import OF_THE_MACHINE
 
-from ..session_rig import compile_options
+from ..session_rig import SessionRig, compile_options
+from ..wheel_descriptors import wheel_files
 
 
 def kept(data: bytes, known: int = 4) -> Any:
@@ -39,15 +42,12 @@ def test_flags_that_write_files_are_left_out() -> None:
     dump = b"\xea\x06\x0a/tmp/dumps"  # DebugOptions.xla_dump_to = 109
     build = b"\x1a" + bytes([len(dump)]) + dump
     more = b"\x1a" + bytes([len(build)]) + build
-    overrides = b"\x3a\x1c\x0a\x0bxla_dump_to\x12\x0d\x0a\x0b/tmp/others"  # env_option_overrides
-    both = options + more + overrides
+    both = options + more
     hostile = b"\x0a" + bytes([len(both)]) + both
-    parsed = XlaCompileOptionsProto.FromString(hostile).compile_options
-    assert parsed.env_option_overrides["xla_dump_to"].string_field == "/tmp/others"
+    assert xla.flags_of(both) == {(109, b"/tmp/dumps")}
     data, devices = safe_options(hostile, 1)
     assert devices == (0,)
     assert b"/tmp/dumps" not in data
-    assert b"/tmp/others" not in data
     assert CompileOptionsProto.FromString(data) == kept(inner, 1)
 
 
@@ -55,11 +55,56 @@ def test_flags_of_speed_are_passed_on_and_unknown_ones_refused() -> None:
     options = XlaCompileOptionsProto.FromString(compile_options((0,)))
     flags = options.compile_options.env_option_overrides
     flags["xla_embed_ir_in_executable"].bool_field = True
-    flags["xla_gpu_cuda_data_dir"].string_field = "/somewhere"
     assert list(kept(options.SerializeToString()).env_option_overrides) == ["xla_embed_ir_in_executable"]
-    flags["invalid_key"].string_field = "x"
-    with pytest.raises(StatusError, match="No such compile option: 'invalid_key'"):
-        kept(options.SerializeToString())
+    for name, says in (
+        ("invalid_key", "No such compile option: 'invalid_key'"),
+        ("xla_dump_to", "the compile option 'xla_dump_to' is not passed on: .* Leave it out, or give it to the door"),
+        ("xla_no_such_flag", "the compile option 'xla_no_such_flag' is not passed on"),
+        ("xla_" + "x" * 1000, "'xla_x{76}' is not"),
+    ):
+        flags[name].string_field = "x"
+        with pytest.raises(StatusError, match=says):
+            kept(options.SerializeToString())
+        del flags[name]
+
+
+def with_flags(options: bytes, debug: bytes) -> bytes:
+    """The same options with these serialized DebugOptions."""
+    inner = XlaCompileOptionsProto.FromString(options).compile_options.SerializeToString()
+    build = b"\x1a" + bytes([len(debug)]) + debug
+    both = inner + b"\x1a" + bytes([len(build)]) + build
+    return bytes(b"\x0a" + bytes([len(both)]) + both)
+
+
+@pytest.mark.parametrize(
+    ("debug", "serdes", "warns"),
+    [
+        (b"\x98\x06\x01", 6, True),  # field 99 is 1
+        (b"\x98\x06\x00", 6, False),
+        (b"\x98\x06\x00\xb0\x06\x08", 6, False),  # and field 102, the number of CPU devices, is 8
+        (b"\x98\x06\x01", 3, False),  # a client of another version has other flags
+        (b"\xff\xff", 6, False),
+        (b"\x9b\x06\x9c\x06", 6, False),  # field 99 is a group, as it never is
+    ],
+)
+def test_flags_of_the_client_s_environment_are_a_warning_once_a_session(
+    debug: bytes, serdes: int, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = SessionRig(flags=frozenset({(99, 0)}), serdes=serdes)
+    for _ in range(2):
+        rig.compile(compile_options__data=with_flags(compile_options(), debug))
+    said = [each for each in caplog.messages if "XLA flags" in each]
+    assert len(said) == warns
+    assert all("differ in fields 99 of xla.DebugOptions" in each for each in said)
+
+
+def test_what_is_not_compared_is_the_machine() -> None:
+    file = wheel_files()["xla/xla.proto"]
+    (options,) = (each for each in file.message_type if each.name == "DebugOptions")
+    names = {each.number: each.name for each in options.field}
+    assert {names[number] for number in OF_THE_MACHINE} == {
+        "xla_gpu_cuda_data_dir", "xla_force_host_platform_device_count",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ class FakeLine:
 
 
 class SimulatedRig:
-    def __init__(self) -> None:
+    def __init__(self, zeros: bool = False) -> None:
         self.cluster, self.line = ClusterRig(), FakeLine()
-        self.devices = SimulatedDevices(self.cluster.devices, ShapesOnly(), self.line)
+        self.devices = SimulatedDevices(self.cluster.devices, ShapesOnly(zeros), self.line)
         self.step = SimulatedExecutable(self.cluster.executable(), None)
 
     def put(self, shape: tuple[int, ...], device: int = 0) -> Any:
@@ -96,6 +96,17 @@ def test_results_have_no_contents_and_to_read_them_is_an_error_that_names_the_op
 def test_small_arrays_of_the_program_s_own_can_be_read(rig: SimulatedRig) -> None:
     assert rig.read(rig.put((2,)))[0].tolist() == [0, 1]
     assert unreadable(rig.read(rig.put((128, 64))))
+
+
+def test_with_zeros_what_has_no_contents_is_read_as_the_cluster_brings_it_and_takes_its_time() -> None:
+    rig = SimulatedRig(zeros=True)
+    assert rig.read(rig.put((2,)))[0].tolist() == [0, 1]
+    result = rig.run()
+    told = rig.read(result)
+    assert (told, rig.line.waiting) == ([], 1)
+    (get,) = (call for call in rig.cluster.calls() if isinstance(call, m.Get))
+    rig.cluster.brings(get.request, np.zeros((128, 64)))
+    assert (told[0].shape, told[0].any(), rig.line.waiting) == ((128, 64), False, 0)
 
 
 def test_a_copy_and_an_array_of_shards_can_be_read_if_what_they_are_made_of_can(rig: SimulatedRig) -> None:

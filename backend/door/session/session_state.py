@@ -173,11 +173,15 @@ class SessionState:
             self.arrays.keep(first, values)
         return handles
 
-    def poison(self, handles: Iterable[int], fault: StatusError) -> None:
-        """Whatever uses these handles will end with this fault. Handles that are in use stay what they are."""
-        for handle in handles:
+    def poison(self, field: str, handles: int | Iterable[int], fault: StatusError) -> None:
+        """Whatever uses these handles, of a request's `field`, will end with this fault. Handles that are in use stay
+        what they are."""
+        for handle in (handles,) if isinstance(handles, int) else handles:
             if 0 < handle < SERVER_MADE:
-                self.arrays.poison(handle, fault)
+                if field == "result_status_handle":
+                    self.keep_status(handle, self.statuses.get(handle, fault))
+                else:
+                    self.arrays.poison(handle, fault)
 
     # --- others --------------------------------------------------------------------------------------------
 
@@ -188,11 +192,21 @@ class SessionState:
         return found
 
     def keep_future(self, counted: bool) -> int:
-        if len(self.futures) >= self.limits.futures:  # a client asks once for each, at once
-            self.futures.pop(next(iter(self.futures)))
         handle = self.new_handle()
-        self.futures[handle] = FutureValue(counted)
+        self._keep(self.futures, handle, FutureValue(counted))
         return handle
+
+    def keep_status(self, handle: int, status: list[Ref] | StatusError) -> int:
+        """What `fetch_execute_result` waits for; 0: under a new handle."""
+        handle = handle or self.new_handle()
+        self._keep(self.statuses, handle, status)
+        return handle
+
+    def _keep(self, held: dict[int, Any], handle: int, value: Any) -> None:
+        """A client asks once for each, at once: the oldest goes if there are too many."""
+        if len(held) >= self.limits.futures:
+            held.pop(next(iter(held)))
+        held[handle] = value
 
     def end(self) -> None:
         self.over = True

@@ -14,7 +14,7 @@ from ...protocol import ArrayCopySemantics, StatusCode, name_of
 from ..memory_meter import Memory, bytes_of, nbytes_of, release
 from ..reply import Operation, Reply
 from ..session_arrays import ArrayValue
-from ..session_devices import ArrayType, StatusError, invalid
+from ..session_devices import ArrayType, StatusError, invalid, unsupported
 from ..session_state import SessionState
 from .array_arguments import check_layout, host_view, strides_of, type_of
 
@@ -90,7 +90,7 @@ def make_errors(state: SessionState, body: Any, reply: Reply) -> None:
     handles = list(body.array_handles)
     if len(handles) != len(body.array_specs):
         raise invalid(f"{len(handles)} handles for {len(body.array_specs)} arrays")
-    state.poison(handles, fault)
+    state.poison("array_handles", handles, fault)
     reply.answer("make_error_arrays_response", array_handles=handles)
 
 
@@ -129,6 +129,14 @@ def _memory_of_copy(state: SessionState, value: ArrayValue, target: ArrayType, a
     return state.memory.take(nbytes_of(value.memory))
 
 
+def bitcast(state: SessionState, body: Any, reply: Reply) -> None:
+    raise unsupported("arrays are not reinterpreted where they lie: jax.lax.bitcast_convert_type does it in a jit")
+
+
+def reshard(state: SessionState, body: Any, reply: Reply) -> None:
+    raise unsupported("arrays are not resharded by this door: jax.device_put does it")
+
+
 # --- the end ----------------------------------------------------------------------------------------------
 
 
@@ -151,15 +159,17 @@ def destruct(state: SessionState, body: Any, reply: Reply) -> None:
 
 OPERATIONS = (
     Operation(
-        "make_array_from_host_buffer_request", make_from_host_buffer, lambda body: (body.array_handle,),
+        "make_array_from_host_buffer_request", make_from_host_buffer, ("array_handle",),
         needs=lambda body: (body.host_buffer_handle,),
     ),
     Operation(
-        "make_arrays_from_host_buffer_shards_request", make_from_shards, lambda body: body.array_handles,
+        "make_arrays_from_host_buffer_shards_request", make_from_shards, ("array_handles",),
         needs=_shard_buffers,
     ),
-    Operation("make_error_arrays_request", make_errors, lambda body: body.array_handles),
-    Operation("copy_arrays_request", copy, lambda body: body.result_handles),
+    Operation("make_error_arrays_request", make_errors, ("array_handles",)),
+    Operation("copy_arrays_request", copy, ("result_handles",)),
+    Operation("reshard_arrays_request", reshard, ("result_handles",)),
+    Operation("bitcast_arrays_request", bitcast, ("result_handles",)),
     Operation("delete_array_request", delete),
     Operation("is_array_deleted_request", is_deleted),
     Operation("destruct_array_request", destruct),

@@ -213,9 +213,8 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
     found = response.loaded_executable_execute_response
     found.SetInParent()
     if options.fill_status:
-        status = body.result_status_handle or state.new_handle()
-        state.statuses[status] = list(refs if isinstance(refs, list) else refs.waits())
-        found.status_handle = status
+        waits = list(refs if isinstance(refs, list) else refs.waits())
+        found.status_handle = state.keep_status(body.result_status_handle, waits)
     kept = state.keep_row(handles, value.row, refs)
     if not handles:
         _first_outputs(state, value, kept, found)
@@ -304,7 +303,9 @@ OPERATIONS = (
     Operation("loaded_executable_is_deleted_request", is_deleted),
     Operation("loaded_executable_delete_request", delete),
     Operation("loaded_executable_destruct_request", destruct),
-    Operation("loaded_executable_execute_request", execute, lambda body: body.result_array_handle, executes=True),
+    Operation(
+        "loaded_executable_execute_request", execute, ("result_array_handle", "result_status_handle"), executes=True
+    ),
     Operation("loaded_executable_fetch_execute_result_request", fetch_execute_result),
 )
 

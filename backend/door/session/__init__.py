@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from .door_session import LateSession, opening
 from .session_devices import (
+    ArrayCopy,
     ArrayType,
     CompiledFacts,
     DeviceFacts,

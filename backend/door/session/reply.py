@@ -36,7 +36,7 @@ class Reply:
 
 
 class Operation(NamedTuple):
-    """`run` answers, now or later, or raises StatusError. `results`: fields of the handles of its results, which keep an
+    """`run` answers, now or later, or raises StatusError. `results`: fields of handles of its results, which keep an
     error if they are the client's. `needs`: host buffers that must have come. `executes`: whether it gives devices
     work."""
 

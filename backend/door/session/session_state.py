@@ -6,7 +6,7 @@ leaves its `StatusError` under the handles of its results, and uses end with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,19 @@ class ExecutableValue:
         # arguments of which just one of itself and the one before it is donated
         self.edges = sorted(self.donated.symmetric_difference(at + 1 for at in self.donated))
         self.fits: dict[tuple[int, int, int, int], ArrayRow] = {}
+
+
+@dataclass(frozen=True)
+class SessionProgram:
+    """An executable that no device has: the session does what it says. `run` takes the arguments, as many as there are
+    `parameters`, and returns as many `results`, or raises StatusError."""
+
+    name: str
+    devices: tuple[int, ...]  # as many as each argument has shards
+    parameters: int
+    results: int
+    donated: tuple[int, ...]
+    run: Callable[[SessionState, list[ArrayValue]], list[tuple[ArrayType, Ref, Memory]]]
 
 
 @dataclass(frozen=True)
@@ -191,6 +204,10 @@ class SessionState:
             raise invalid(f"there is no executable {handle}")
         return found
 
+    def unload(self, value: ExecutableValue) -> None:
+        if not isinstance(value.executable, SessionProgram):
+            self.devices.unload(value.executable)
+
     def keep_future(self, counted: bool) -> int:
         handle = self.new_handle()
         self._keep(self.futures, handle, FutureValue(counted))
@@ -211,7 +228,7 @@ class SessionState:
     def end(self) -> None:
         self.over = True
         for each in self.executables.values():
-            self.devices.unload(each.executable)
+            self.unload(each)
         self.arrays.clear()
         for held in (self.executables, self.futures, self.statuses):
             held.clear()

@@ -29,15 +29,14 @@ from ..memory_meter import Memory, nbytes_of, release
 from ..reply import Operation, Reply
 from ..session_arrays import ArrayValue, ArrayValues
 from ..session_devices import ArrayType, CompiledFacts, StatusError, invalid, unsupported
-from ..session_state import ExecutableValue, SessionState
+from ..session_state import ExecutableValue, SessionProgram, SessionState
+from . import plugin_programs
 from .reading import _ready
 from .starting import set_attributes
 
 PROGRAM, OPTIONS = "xla::ifrt::XlaProgram", "xla::ifrt::XlaCompileOptions"
 REFUSED = {
     "CustomCallProgram": "colocated Python would run pickled code of the client's: run it in the client's process",
-    "PluginProgram": "it is for a plug-in of Google's own servers (pathwaysutils: profiles, persistence, resharding), "
-    "which this door does not have. jax.device_put reshards, and Orbax saves without ENABLE_PATHWAYS_PERSISTENCE",
     "IfrtIRProgram": "MPMD programs are not implemented: run one program for each mesh",
 }
 COMPILING = 256  # programs of a session that may wait for the compiler
@@ -49,13 +48,14 @@ FITS = 64  # rows of arguments for which an executable remembers that they have 
 
 def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
     program, options = body.program, body.compile_options
-    if program.type_name != PROGRAM:
+    if program.type_name not in (PROGRAM, plugin_programs.TYPE):
         reason = REFUSED.get(program.type_name.rpartition("::")[2], f"only {PROGRAM} is known here")
         raise unsupported(f"a program of type {program.type_name!r} is refused: {reason}")
     if body.host_callbacks:
         raise unsupported("Python callbacks inside compiled programs do not work through this door")
-    if options.type_name != OPTIONS:
-        raise unsupported(f"compile options of type {options.type_name!r} are refused: only {OPTIONS} is known here")
+    wanted = OPTIONS if program.type_name == PROGRAM else plugin_programs.OPTIONS
+    if options.type_name != wanted:
+        raise unsupported(f"compile options of type {options.type_name!r} are refused: only {wanted} is known here")
     limits = state.limits
     if len(program.data) > limits.program_bytes:
         raise StatusError(
@@ -69,6 +69,11 @@ def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
             f"a session may have {limits.executables} executables, and {COMPILING} that are being compiled: "
             "jax.clear_caches() frees those that are not in use",
         )
+    if wanted == plugin_programs.OPTIONS:
+        found = plugin_programs.plugin_program(state, program.data)
+        state.compiling += 1
+        _compiled(state, reply, *found)
+        return
     safe, devices = safe_options(options.data, state.count)
     state.compiling += 1
     state.devices.compile(program.data, safe, devices, partial(_compiled, state, reply))
@@ -165,6 +170,8 @@ def program_text(state: SessionState, body: Any, reply: Reply) -> None:
 def _ask(state: SessionState, body: Any, ask: Callable[..., None], told: Callable[[Any], None]) -> None:
     executable = state.executable(body.loaded_executable_handle).executable
     try:
+        if isinstance(executable, SessionProgram):
+            raise unsupported(f"{executable.name} is a plug-in program: there is nothing to tell of it")
         ask(executable, told)
     except StatusError as fault:
         told(fault)
@@ -188,7 +195,7 @@ def destruct(state: SessionState, body: Any, reply: Reply) -> None:
 def _forget(state: SessionState, handle: int) -> None:
     value = state.executables.pop(handle, None)
     if value is not None:
-        state.devices.unload(value.executable)
+        state.unload(value)
 
 
 # --- run --------------------------------------------------------------------------------------------------
@@ -199,6 +206,9 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
     if value is None:
         raise invalid(f"there is no executable {body.loaded_executable_handle}")
     facts, options, handles = value.facts, body.execute_options, list(body.result_array_handle)
+    if isinstance(value.executable, SessionProgram):
+        _carry_out(state, value.executable, body, handles, reply)
+        return
     if handles and len(handles) != len(facts.results):
         raise invalid(f"{len(handles)} handles for the {len(facts.results)} results of {facts.name}")
     keep: Sequence[int] = tuple(given) if (given := options.non_donatable_input_indices) else ()
@@ -217,7 +227,27 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
         found.status_handle = state.keep_status(body.result_status_handle, waits)
     kept = state.keep_row(handles, value.row, refs)
     if not handles:
-        _first_outputs(state, value, kept, found)
+        _first_outputs(state, facts.results, kept, found)
+    reply.ok(response)
+
+
+def _carry_out(state: SessionState, program: SessionProgram, body: Any, handles: list[int], reply: Reply) -> None:
+    """What the session does itself."""
+    arguments = [state.array(handle) for handle in body.args_handles]
+    if len(arguments) != program.parameters or (handles and len(handles) != program.results):
+        raise invalid(
+            f"{program.name} has {program.parameters} parameters and {program.results} results, not {len(arguments)} "
+            f"and {len(handles)}"
+        )
+    made = program.run(state, arguments)
+    response = IfrtResponse()
+    found = response.loaded_executable_execute_response
+    found.SetInParent()
+    kept = state.keep_all(handles or [0] * len(made), made)
+    if body.execute_options.fill_status:
+        found.status_handle = state.keep_status(body.result_status_handle, [ref for _, ref, _ in made])
+    if not handles:
+        _first_outputs(state, [array_type for array_type, _, _ in made], kept, found)
     reply.ok(response)
 
 
@@ -269,10 +299,10 @@ def _donated(
     return tuple(found)
 
 
-def _first_outputs(state: SessionState, value: ExecutableValue, handles: Sequence[int], found: Any) -> None:
+def _first_outputs(state: SessionState, types: Sequence[ArrayType], handles: Sequence[int], found: Any) -> None:
     default = state.devices.platform.default_memory_kind()
     named = state.version.serdes_version < NAMELESS
-    for handle, array_type in zip(handles, value.facts.results, strict=True):
+    for handle, array_type in zip(handles, types, strict=True):
         output = found.outputs.add(array_handle=handle)
         output.dtype.kind = array_type.kind
         output.shape.SetInParent()

@@ -29,6 +29,7 @@ from .ifrt_messages import (
 
 Box = tuple[slice, ...]
 SINGLE, HLO, EVEN = (f"xla::ifrt::{name}Sharding" for name in ("SingleDevice", "Hlo", "ConcreteEven"))
+MOST_DIMS = 64  # of a tiling; numpy and XLA know no array of more
 GROUPS = frozenset((OpSharding.REPLICATED, OpSharding.UNREDUCED))
 
 
@@ -213,8 +214,9 @@ def tiles_of(op: Any, count: int) -> Tiles:
         kinds = (OpSharding.REPLICATED,)
     if any(kind not in GROUPS for kind in kinds):
         raise ShardingError("tilings over manual dimensions are not known here")
-    if not grid or len(kinds) > len(grid):
-        raise ShardingError("a tiling has no dimensions")
+    most = max(len(grid), len(op.iota_reshape_dims), len(op.iota_transpose_perm))
+    if not grid or len(kinds) > len(grid) or most > MOST_DIMS:
+        raise ShardingError(f"a tiling has no dimensions, or more than {MOST_DIMS}")
     if not all(0 < cut <= count for cut in grid) or prod(grid) != count:
         raise ShardingError(f"a tiling of {list(grid)} is not one of {count} devices")
     at = len(grid) - len(kinds)
@@ -227,7 +229,7 @@ def tiles_of(op: Any, count: int) -> Tiles:
             raise ShardingError(f"{transpose} is not a permutation of {len(reshape)} dimensions")
         return Tiles(grid, groups, reshape, transpose)
     listed = tuple(op.tile_assignment_devices)
-    if sorted(listed) != list(range(count)):
+    if len(listed) != count or sorted(listed) != list(range(count)):
         raise ShardingError(f"a tiling does not name each of {count} devices once")
     return Tiles(grid, groups, (), (), listed)
 

@@ -29,7 +29,7 @@ HEAD = b"__serialized_plugin_program "
 MOST_BYTES = 1 << 24  # of JSON; an array of a reshardRequest takes some 300
 ELSEWHERE = {
     "persistence": "Orbax saves and restores without ENABLE_PATHWAYS_PERSISTENCE",
-    "profile": "`python -m seaway trace` shows what the cluster did; devices have no profiles of XLA's",
+    "profile": "`opentelemetry-instrument seaway door` makes a span of each run; XLA's own profiles are not taken",
 }
 
 
@@ -49,7 +49,7 @@ def plugin_program(state: SessionState, data: bytes) -> tuple[SessionProgram, Co
     if read is None:
         hint = next((text for word, text in ELSEWHERE.items() if word in key.lower()), "")
         raise unsupported(f"plug-in programs of {key[:60]!r} are not known here, but {', '.join(REQUESTS)}: {hint}")
-    program = read(state, _fields(body, key))
+    program = read(state, _a(dict, body, key))
     nothing = unsupported("a plug-in program has no layouts, and no memory of its own")
     facts = CompiledFacts(
         program.name, program.devices, hashlib.sha256(data).digest(), (None,) * program.parameters, (), None, None,
@@ -61,33 +61,26 @@ def plugin_program(state: SessionState, data: bytes) -> tuple[SessionProgram, Co
 # --- reading JSON --------------------------------------------------------------------------------------------------
 
 
-def _fields(given: Any, what: str) -> dict[str, Any]:
-    if not isinstance(given, dict):
-        raise invalid(f"{what[:60]!r} of a plug-in program is no JSON object")
-    return given
+KINDS: Mapping[type, str] = {
+    dict: "no JSON object", list: "no list of one or more", str: "no text", bool: "neither true nor false",
+}  # fmt: skip
 
 
-def _listed(given: Any, what: str) -> list[Any]:
-    if not isinstance(given, list) or not given:
-        raise invalid(f"{what!r} of a plug-in program is no list of one or more")
-    return given
-
-
-def _text(given: Any, what: str) -> str:
-    if not isinstance(given, str):
-        raise invalid(f"{what!r} of a plug-in program is no text")
+def _a(kind: type, given: Any, what: str) -> Any:
+    if type(given) is not kind or (kind is list and not given):
+        raise invalid(f"{what[:60]!r} of a plug-in program is {KINDS[kind]}")
     return given
 
 
 def _spec(state: SessionState, given: Any) -> ShardSpec:
     """`{devices: {device_ids}, xla_hlo_sharding: base64 of an OpSharding, memory_kind?}`"""
-    fields = _fields(given, "a sharding")
-    ids = _listed(_fields(fields.get("devices"), "devices").get("device_ids"), "device_ids")
+    fields = _a(dict, given, "a sharding")
+    ids = _a(list, _a(dict, fields.get("devices"), "devices").get("device_ids"), "device_ids")
     if any(type(each) is not int for each in ids):
         raise invalid("'device_ids' of a plug-in program are no numbers")
-    kind = _text(fields.get("memory_kind", ""), "memory_kind")
+    kind = _a(str, fields.get("memory_kind", ""), "memory_kind")
     try:
-        serialized = base64.b64decode(_text(fields.get("xla_hlo_sharding"), "xla_hlo_sharding"), validate=True)
+        serialized = base64.b64decode(_a(str, fields.get("xla_hlo_sharding"), "xla_hlo_sharding"), validate=True)
         devices = checked_devices(tuple(ids), state.count)
         tiles = tiles_of(OpSharding.FromString(serialized), len(devices))
     except (ShardingError, DecodeError, ValueError) as error:
@@ -101,13 +94,11 @@ def _spec(state: SessionState, given: Any) -> ShardSpec:
 def _reshard(state: SessionState, body: Mapping[str, Any]) -> SessionProgram:
     """Arrays become arrays with other shardings. Their types are known when they come."""
     sources, targets = (
-        [_spec(state, each) for each in _listed(body.get(name), name)] for name in ("inSharding", "outSharding")
+        [_spec(state, each) for each in _a(list, body.get(name), name)] for name in ("inSharding", "outSharding")
     )
     if len(sources) != len(targets):
         raise invalid(f"{len(sources)} arrays cannot be resharded to {len(targets)} shardings")
-    donate = body.get("donateInput", False)
-    if not isinstance(donate, bool):
-        raise invalid("'donateInput' of a plug-in program is neither true nor false")
+    donate = _a(bool, body.get("donateInput", False), "donateInput")
 
     def run(state: SessionState, values: list[ArrayValue]) -> list[tuple[ArrayType, Ref, Memory]]:
         types = []

@@ -172,6 +172,10 @@ def resharded_by_one_request() -> None:
             for shard in found.addressable_shards:
                 same(shard.data, wanted[parts[shard.device]])
             same(given, wanted)
+    given = jax.device_put(large, shardings[1])
+    (found,) = reshard((given,), (shardings[2],), True)
+    assert given.is_deleted()
+    same(found, large)
     half = Mesh(np.array(jax.devices()[: len(jax.devices()) // 2]), ("x",))
     given = jax.device_put(np.ones((), np.float32), on(line()))
     (found,) = reshard((given,), (on(half),), True)

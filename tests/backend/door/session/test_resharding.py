@@ -277,7 +277,7 @@ def changed(**fields: Any) -> dict[str, Any]:
         (changed(xla_hlo_sharding="/////w=="), "cannot be read"),
         (changed(memory_kind=["device"]), "is no text"),
         ({"persistenceWriteRequest": {}}, "without ENABLE_PATHWAYS_PERSISTENCE"),
-        ({"profileRequest": {}}, "devices have no profiles"),
+        ({"profileRequest": {}}, "makes a span of each run"),
         ({"x" * 1000: {}}, "are not known here, but reshardRequest"),
     ],
 )  # fmt: skip

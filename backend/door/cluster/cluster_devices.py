@@ -22,8 +22,8 @@ from backend.contents import StableHLOCode, stablehlo_code
 from core.client import Blocked, Client, to_put
 from core.model import MAX_LITERALS, Range, ranges
 
-from ..protocol import STRING, TOKEN, StatusCode
-from ..session import ArrayType, Platform, SessionCallbacks, StatusError, Unready, WhenCompiled, invalid
+from ..protocol import STRING, TOKEN, StatusCode, cut_otherwise
+from ..session import ArrayCopy, ArrayType, Platform, SessionCallbacks, StatusError, Unready, WhenCompiled, invalid
 from .cluster_answers import ClusterAnswers, WhenRead
 from .cluster_arrays import (
     Argument,
@@ -45,7 +45,7 @@ from .cluster_buffers import BufferOutcome, SessionBuffers
 from .cluster_calls import ClusterCalls
 from .cluster_copies import ClusterCopies
 from .cluster_executables import ClusterExecutable, ClusterPrograms
-from .cluster_layouts import default_layout, value_of, whole_of
+from .cluster_layouts import default_layout, in_one_way, value_of, whole_of
 from .cluster_link import CallWatch, ClusterLink
 from .cluster_programs import Places
 
@@ -157,8 +157,11 @@ class ClusterDevices:
         shards = tuple([(each.array.name, each.number) for each in sources])
         return self._begin(made, lambda client, now: client.view(value, where, shards, now))
 
-    def _put_together(self, made: ClusterArray, shards: Sequence[Ref]) -> None:
-        """The array has the contents of these, which come here."""
+    def _put_together(
+        self, made: ClusterArray, shards: Sequence[Ref], copy: ArrayCopy | None = None,
+        donated: ClusterArray | None = None,
+    ) -> None:  # fmt: skip
+        """The array has the contents of these, which come here. `copy`: they are cut otherwise, as that says."""
         contents: list[Contents | None] = [None] * len(shards)
 
         def came(at: int, found: Contents | StatusError) -> None:
@@ -170,7 +173,12 @@ class ClusterDevices:
                 return
             contents[at] = found
             if all(each is not None for each in contents):
-                self._fill(made, whole_of(made.type, contents), ahead=True)  # type: ignore[arg-type]
+                parts: Any = contents
+                if copy is not None:
+                    parts = cut_otherwise(copy.source.shape, copy.source.sharding, copy.target.sharding, parts)
+                self._fill(made, whole_of(made.type, parts), ahead=True)
+                if donated is not None:
+                    self.delete(donated)
                 self._calls.order.go_on()
 
         for at, shard in enumerate(shards):
@@ -183,27 +191,41 @@ class ClusterDevices:
             return [ref]
         return list(parts_of(ref))
 
-    def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> list[Ref]:
+    def copy(self, arrays: Sequence[ArrayCopy], always: bool, donate: bool = False) -> list[Ref]:
         """Those that are ready go together, and those that one call makes: they do not wait or fail for others."""
         found: list[Ref] = []
         moving: dict[int, list[tuple[ClusterArray, ClusterArray]]] = {}
-        for array_type, ref in arrays:
-            if isinstance(ref, Token):
+        for given in arrays:
+            if isinstance(given.ref, Token):
                 raise invalid("a token cannot be copied")
-            source = self._alone(ref)
+            source = self._alone(given.ref)
             if source.wrong is not None:
                 raise source.wrong
-            if source.here is None and not always and source.type.sharding.devices == array_type.sharding.devices:
+            copy = given._replace(source=source.type) if source.type.sharding.exact else given
+            ends = copy.source.sharding.devices, copy.target.sharding.devices
+            if source.here is None and not always and not donate and ends[0] == ends[1] and copy.cut_alike:
                 found.append(source)
                 continue
-            made = ClusterArray(array_type, self._buffers.drop, source.here)
+            made = ClusterArray(copy.target, self._buffers.drop)
             found.append(made)
-            if source.here is None:
+            if not in_one_way(copy.source, copy.target):
+                self._put_together(made, self.shards(source), copy, source if donate else None)
+            elif source.here is not None:
+                made.is_here(source.here)
+            else:
                 together = 0 if source.known else id(source.outcome or source)
                 moving.setdefault(together, []).append((source, made))
         for each in moving.values():
             self._calls.order.do(partial(self._copied, each))
+            if donate:
+                self._calls.order.do(partial(self._donated, [source for source, _ in each]))
         return found
+
+    def _donated(self, arrays: Sequence[ClusterArray]) -> bool:
+        """Their copies are under way."""
+        for each in arrays:
+            self.delete(each)
+        return True
 
     def _copied(self, moving: Sequence[tuple[ClusterArray, ClusterArray]]) -> bool:
         """All of them by one call."""

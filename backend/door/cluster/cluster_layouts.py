@@ -24,10 +24,9 @@ import numpy as np
 from backend.contents import stablehlo_code
 from core.model import ITEM_BYTES, Sharding, Value
 
-from ..protocol import Tiles, dtype_of, name_of
+from ..protocol import Box, Tiles, cells_of, dtype_of, name_of
 from ..session import ArrayType, unsupported
 
-Box = tuple[slice, ...]
 Axis = tuple[int, int, int]  # size, the dimension that it splits (-1: none), how many tiles one step along it is
 SUB_BYTE = re.compile(r"(?:u?int|float)([124])(?!\d)")  # types of which a byte has several elements
 WHOLE = Sharding()
@@ -50,7 +49,7 @@ def boxes_of(array_type: ArrayType) -> tuple[Box, ...]:
     """Where the shard of each device lies in core's array, in the order of the sharding's devices."""
     spec, count = array_type.sharding, len(array_type.sharding.devices)
     if _sharding_of(array_type) is not None:
-        return _boxes(spec.tiles, array_type.shape, count)
+        return spec.boxes(array_type.shape)
     rows, *rest = _shard_in_stack(array_type)
     others = tuple(slice(0, dim) for dim in rest)
     return tuple((slice(at * rows, (at + 1) * rows), *others) for at in range(count))
@@ -99,28 +98,11 @@ def _sharding_of(array_type: ArrayType) -> Sharding | None:
     return None if spec.shard is not None else _sharding(spec.tiles, len(spec.devices))
 
 
-@lru_cache(maxsize=4096)
-def _boxes(tiles: Tiles, shape: tuple[int, ...], count: int) -> tuple[Box, ...]:
-    if prod(tiles.grid) == 1:
-        return (tuple(slice(0, dim) for dim in shape),) * count
-    sizes = [dim // cut for dim, cut in zip(shape, tiles.grid, strict=True)]
-    return tuple(
-        tuple(slice(at * size, (at + 1) * size) for at, size in zip(map(int, cell), sizes, strict=True))
-        for cell in _cells(tiles, count)
-    )
-
-
-def _cells(tiles: Tiles, count: int) -> np.ndarray[Any, Any]:
-    """Row i: the tile of the sharding's i-th device, as an index of the grid."""
-    if tiles.listed:
-        order = np.array(tiles.listed)
-    else:
-        order = np.arange(count).reshape(tiles.reshape or (count,))
-        order = order.transpose(tiles.transpose or (0,)).reshape(-1)
-    shape = (*tiles.grid, *(size for size, _ in tiles.groups))
-    cells = np.empty((count, len(tiles.grid)), np.int64)
-    cells[order] = np.stack(np.unravel_index(np.arange(count), shape), axis=-1)[:, : len(tiles.grid)]
-    return cells
+def in_one_way(source: ArrayType, target: ArrayType) -> bool:
+    """Whether core's array of both has the same contents, however these types cut it."""
+    if source.sharding.cuts_as(target.sharding, source.shape):
+        return True
+    return _sharding_of(source) is not None and _sharding_of(target) is not None
 
 
 @lru_cache(maxsize=4096)
@@ -129,7 +111,7 @@ def _sharding(tiles: Tiles, count: int) -> Sharding | None:
         return None
     if prod(tiles.grid) == 1:
         return WHOLE
-    cells = _cells(tiles, count)
+    cells = cells_of(tiles, count)
     for sizes in _factors(tiles, count):
         axes = _axes(sizes, cells, tiles.grid)
         if axes is not None:

@@ -34,8 +34,9 @@ from core.model import ranges
 
 from ...auth import Rules
 from ..program_facts import compiled_facts, fault_of, program_facts, read_program, translated
-from ..protocol import STRING, TOKEN, ShardSpec, StatusCode, Tiles, dtype_of, name_of, op_sharding
+from ..protocol import STRING, TOKEN, ShardSpec, StatusCode, Tiles, cut_otherwise, dtype_of, name_of, op_sharding
 from ..session import (
+    ArrayCopy,
     ArrayType,
     CompiledFacts,
     DeviceFacts,
@@ -52,6 +53,7 @@ from ..session import (
     unsupported,
 )
 from .kept_executables import KeptExecutables, key_of
+from .resharding import recut
 
 native: Any = _jax
 hlo: Any = importlib.import_module("jax._src.lib").xla_client
@@ -59,6 +61,7 @@ hlo: Any = importlib.import_module("jax._src.lib").xla_client
 COMPILING = 4  # programs at a time, so that one session's does not hold up others'
 WAITING = 64  # threads at most that wait for arrays
 UNDER_WAY = 24  # programs of one device: JAX itself would wait at 32
+AT_ONCE = 1 << 20  # bytes of an array that is cut otherwise while others wait
 DEFAULT_RULES = Rules()
 
 
@@ -186,18 +189,45 @@ class LocalDevices:
         with translated():
             return list(ref._arrays)
 
-    def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> list[Ref]:
-        semantics = native.ArrayCopySemantics.ALWAYS_COPY if always else native.ArrayCopySemantics.REUSE_INPUT
-        _check_there([ref for _, ref in arrays])
-        shardings = [self._sharding_of(_known(array_type)) for array_type, _ in arrays]
+    def copy(self, arrays: Sequence[ArrayCopy], always: bool, donate: bool = False) -> list[Ref]:
+        _check_there([each.ref for each in arrays])
+        alike = [each for each in arrays if each.cut_alike]
         with translated():
-            return list(
-                native.batched_copy_array_to_devices_with_sharding(
-                    [ref for _, ref in arrays],
-                    [sharding._internal_device_list for sharding in shardings],
-                    shardings, [semantics] * len(arrays),
-                )
-            )  # fmt: skip
+            copies = iter(self._copies(alike, always or donate))
+            found = [next(copies) if each.cut_alike else self._cut_otherwise(each) for each in arrays]
+        if donate:
+            for each in arrays:
+                self.delete(each.ref)
+        return found
+
+    def _copies(self, arrays: Sequence[ArrayCopy], always: bool) -> list[Ref]:
+        """Shard for shard."""
+        semantics = native.ArrayCopySemantics.ALWAYS_COPY if always else native.ArrayCopySemantics.REUSE_INPUT
+        shardings = [self._sharding_of(_known(each.target)) for each in arrays]
+        return list(
+            native.batched_copy_array_to_devices_with_sharding(
+                [each.ref for each in arrays], [sharding._internal_device_list for sharding in shardings],
+                shardings, [semantics] * len(arrays),
+            )
+        )  # fmt: skip
+
+    def _cut_otherwise(self, copy: ArrayCopy) -> Ref:
+        """In the devices' default memory, from and to which whole shards are copied."""
+        if self._here and copy.ref.nbytes <= AT_ONCE and _is_ready(copy.ref):
+            shards = [np.asarray(each) for each in copy.ref._arrays]
+            ends = copy.source.sharding, copy.target.sharding
+            return self.put(copy.target, cut_otherwise(copy.source.shape, *ends, shards))
+        source, target = (
+            each._replace(sharding=each.sharding.on(each.sharding.devices, "")) for each in (copy.source, copy.target)
+        )
+        if copy.source.sharding.memory_kind not in ("", self._default_kind):
+            copy = copy._replace(ref=self._copies([copy._replace(target=source)], False)[0])
+        made = recut(copy._replace(target=target), [self._devices[at] for at in target.sharding.devices])
+        self._under_way.append(made[0])
+        found = self.assemble(target, made)
+        if copy.target.sharding.memory_kind not in ("", self._default_kind):
+            found = self._copies([ArrayCopy(target, copy.target, found)], False)[0]
+        return found
 
     def delete(self, ref: Ref) -> None:
         for each in ref.arrays if isinstance(ref, LocalRefs) else (ref,):

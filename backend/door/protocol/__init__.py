@@ -35,4 +35,15 @@ from .ifrt_messages import (
     kind_of_mlir,
     name_of,
 )
-from .ifrt_shardings import REPLICATED, ShardingError, ShardSpec, Tiles, op_sharding, tiles_of
+from .ifrt_shardings import (
+    REPLICATED,
+    Box,
+    ShardingError,
+    ShardSpec,
+    Tiles,
+    cells_of,
+    checked_devices,
+    cut_otherwise,
+    op_sharding,
+    tiles_of,
+)

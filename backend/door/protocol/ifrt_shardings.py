@@ -16,6 +16,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
 from .ifrt_messages import (
@@ -26,7 +27,9 @@ from .ifrt_messages import (
     SingleDeviceShardingProto,
 )
 
+Box = tuple[slice, ...]
 SINGLE, HLO, EVEN = (f"xla::ifrt::{name}Sharding" for name in ("SingleDevice", "Hlo", "ConcreteEven"))
+MOST_DIMS = 64  # of a tiling; numpy and XLA know no array of more
 GROUPS = frozenset((OpSharding.REPLICATED, OpSharding.UNREDUCED))
 
 
@@ -90,12 +93,64 @@ class ShardSpec:
 
     @property
     def replicated(self) -> bool:
-        tiles = self.tiles
-        summed = tiles.unreduced or any(kind != OpSharding.REPLICATED for _, kind in tiles.groups)
-        return prod(tiles.grid) == 1 and self.shard is None and not summed
+        return prod(self.tiles.grid) == 1 and self.exact
+
+    @property
+    def summed(self) -> bool:
+        """Whether shards are parts of a sum that is still to be made."""
+        return self.tiles.unreduced or any(kind != OpSharding.REPLICATED for _, kind in self.tiles.groups)
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is known which part of an array each device has, and they are parts of the array itself."""
+        return self.shard is None and not self.summed
+
+    def cuts_as(self, other: ShardSpec, shape: tuple[int, ...]) -> bool:
+        """Whether an array's shards are the same parts of it, in the same order."""
+        if (self.tiles, self.shard) == (other.tiles, other.shard) or len(self.devices) != len(other.devices):
+            return len(self.devices) == len(other.devices)
+        return self.exact and other.exact and self.boxes(shape) == other.boxes(shape)
+
+    def boxes(self, shape: tuple[int, ...]) -> tuple[Box, ...]:
+        """Where the shard of each device lies in an array. It is `exact`."""
+        return boxes_of(self.tiles, shape, len(self.devices))
 
     def on(self, devices: tuple[int, ...], memory_kind: str) -> ShardSpec:
         return ShardSpec(devices, self.tiles, memory_kind, self.shard)
+
+
+@lru_cache(maxsize=4096)
+def boxes_of(tiles: Tiles, shape: tuple[int, ...], count: int) -> tuple[Box, ...]:
+    if prod(tiles.grid) == 1:
+        return (tuple(slice(0, dim) for dim in shape),) * count
+    sizes = [dim // cut for dim, cut in zip(shape, tiles.grid, strict=True)]
+    return tuple(
+        tuple(slice(at * size, (at + 1) * size) for at, size in zip(map(int, cell), sizes, strict=True))
+        for cell in cells_of(tiles, count)
+    )
+
+
+def cells_of(tiles: Tiles, count: int) -> np.ndarray[Any, Any]:
+    """Row i: the tile of the sharding's i-th device, as an index of the grid."""
+    if tiles.listed:
+        order = np.array(tiles.listed)
+    else:
+        order = np.arange(count).reshape(tiles.reshape or (count,))
+        order = order.transpose(tiles.transpose or (0,)).reshape(-1)
+    shape = (*tiles.grid, *(size for size, _ in tiles.groups))
+    cells = np.empty((count, len(tiles.grid)), np.int64)
+    cells[order] = np.stack(np.unravel_index(np.arange(count), shape), axis=-1)[:, : len(tiles.grid)]
+    return cells
+
+
+def cut_otherwise(
+    shape: tuple[int, ...], source: ShardSpec, target: ShardSpec, shards: Sequence[np.ndarray[Any, Any]]
+) -> list[np.ndarray[Any, Any]]:
+    """The shards of the same array for another sharding."""
+    whole = np.empty(shape, shards[0].dtype)
+    for box, shard in zip(source.boxes(shape), shards, strict=True):
+        whole[box] = shard
+    return [whole[box] for box in target.boxes(shape)]
 
 
 # --- reading ----------------------------------------------------------------------------------------------
@@ -112,10 +167,10 @@ def _read(name: str, data: bytes, known: int) -> ShardSpec:
     try:
         if name == SINGLE:
             single = SingleDeviceShardingProto.FromString(data)
-            return ShardSpec(_checked((single.device_id,), known), REPLICATED, single.memory_kind)
+            return ShardSpec(checked_devices((single.device_id,), known), REPLICATED, single.memory_kind)
         if name == HLO:
             hlo = HloShardingProto.FromString(data)
-            devices = _checked(tuple(hlo.devices.device_ids), known)
+            devices = checked_devices(tuple(hlo.devices.device_ids), known)
             return ShardSpec(devices, tiles_of(hlo.xla_op_sharding, len(devices)), hlo.memory_kind)
         if name == EVEN:
             return _even(ConcreteEvenShardingProto.FromString(data), known)
@@ -124,7 +179,7 @@ def _read(name: str, data: bytes, known: int) -> ShardSpec:
     raise ShardingError(f"shardings of type {name!r} are not known here")
 
 
-def _checked(devices: tuple[int, ...], known: int) -> tuple[int, ...]:
+def checked_devices(devices: tuple[int, ...], known: int) -> tuple[int, ...]:
     if not devices:
         raise ShardingError("a sharding has no devices")
     wrong = [each for each in devices if not 0 <= each < known]
@@ -137,7 +192,7 @@ def _checked(devices: tuple[int, ...], known: int) -> tuple[int, ...]:
 
 def _even(even: Any, known: int) -> ShardSpec:
     """This form does not say which device has which shard: of tiles, only their shape is known."""
-    devices = _checked(tuple(even.devices.device_ids), known)
+    devices = checked_devices(tuple(even.devices.device_ids), known)
     shape, shard = tuple(even.shape.dims), tuple(even.shard_shape.dims)
     if len(shape) != len(shard) or any(not 0 <= part <= whole for whole, part in zip(shape, shard, strict=True)):
         raise ShardingError(f"shards of shape {shard} are not parts of an array of shape {shape}")
@@ -159,8 +214,9 @@ def tiles_of(op: Any, count: int) -> Tiles:
         kinds = (OpSharding.REPLICATED,)
     if any(kind not in GROUPS for kind in kinds):
         raise ShardingError("tilings over manual dimensions are not known here")
-    if not grid or len(kinds) > len(grid):
-        raise ShardingError("a tiling has no dimensions")
+    most = max(len(grid), len(op.iota_reshape_dims), len(op.iota_transpose_perm))
+    if not grid or len(kinds) > len(grid) or most > MOST_DIMS:
+        raise ShardingError(f"a tiling has no dimensions, or more than {MOST_DIMS}")
     if not all(0 < cut <= count for cut in grid) or prod(grid) != count:
         raise ShardingError(f"a tiling of {list(grid)} is not one of {count} devices")
     at = len(grid) - len(kinds)
@@ -173,7 +229,7 @@ def tiles_of(op: Any, count: int) -> Tiles:
             raise ShardingError(f"{transpose} is not a permutation of {len(reshape)} dimensions")
         return Tiles(grid, groups, reshape, transpose)
     listed = tuple(op.tile_assignment_devices)
-    if sorted(listed) != list(range(count)):
+    if len(listed) != count or sorted(listed) != list(range(count)):
         raise ShardingError(f"a tiling does not name each of {count} devices once")
     return Tiles(grid, groups, (), (), listed)
 

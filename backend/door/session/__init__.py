@@ -15,6 +15,7 @@ from __future__ import annotations
 from .door_session import LateSession, opening
 from .session_callbacks import SessionCallbacks
 from .session_devices import (
+    ArrayCopy,
     ArrayType,
     CompiledFacts,
     DeviceFacts,

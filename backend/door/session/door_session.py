@@ -135,8 +135,8 @@ class DoorSession:
     def _failed(self, operation: Operation, body: Any, reply: Reply, fault: StatusError) -> None:
         # frames refer to arrays, which may go
         fault.__traceback__ = fault.__cause__ = fault.__context__ = None
-        if operation.results is not None:
-            self.state.poison(operation.results(body), fault)
+        for field in operation.results:
+            self.state.poison(field, getattr(body, field), fault)
         reply.fault(fault)
 
     def _go_on(self) -> None:

@@ -36,11 +36,12 @@ class Reply:
 
 
 class Operation(NamedTuple):
-    """`run` answers, now or later, or raises StatusError. `results`: handles of results, which keep an error. `needs`:
-    host buffers that must have come. `executes`: whether it gives devices work."""
+    """`run` answers, now or later, or raises StatusError. `results`: fields of handles of its results, which keep an
+    error if they are the client's. `needs`: host buffers that must have come. `executes`: whether it gives devices
+    work."""
 
     name: str
     run: Callable[[SessionState, Any, Reply], None]
-    results: Callable[[Any], Iterable[int]] | None = None
+    results: tuple[str, ...] = ()
     needs: Callable[[Any], Iterable[int]] | None = None
     executes: bool = False

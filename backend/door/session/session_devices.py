@@ -52,6 +52,18 @@ class ArrayType(NamedTuple):
         return self.sharding.shard_shape(self.shape)
 
 
+class ArrayCopy(NamedTuple):
+    """An array of type `source`, and what it is to become elsewhere, or cut otherwise; then both cuts are exact."""
+
+    source: ArrayType
+    target: ArrayType
+    ref: Ref
+
+    @property
+    def cut_alike(self) -> bool:
+        return self.source.sharding.cuts_as(self.target.sharding, self.source.shape)
+
+
 @dataclass(frozen=True)
 class MemoryFacts:
     id: int
@@ -162,8 +174,9 @@ class SessionDevices(Protocol):
     def shards(self, ref: Ref) -> list[Ref]:
         """An array for each shard, which may share its memory."""
 
-    def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> list[Ref]:
-        """The same contents with the shardings of these types, shard for shard. `always`: even if nothing moves."""
+    def copy(self, arrays: Sequence[ArrayCopy], always: bool, donate: bool = False) -> list[Ref]:
+        """The same contents with other shardings. `always`: even if nothing moves. `donate`: nobody needs the arrays
+        themselves any more, and what becomes of them is copied always."""
 
     def compile(
         self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled,

@@ -51,6 +51,19 @@ class ExecutableValue:
 
 
 @dataclass(frozen=True)
+class SessionProgram:
+    """An executable that no device has: the session does what it says. `run` takes the arguments, as many as there are
+    `parameters`, and returns as many `results`, or raises StatusError."""
+
+    name: str
+    devices: tuple[int, ...]  # as many as each argument has shards
+    parameters: int
+    results: int
+    donated: tuple[int, ...]
+    run: Callable[[SessionState, list[ArrayValue]], list[tuple[ArrayType, Ref, Memory]]]
+
+
+@dataclass(frozen=True)
 class FutureValue:
     """Something that is over. `counted`: whether the answer to a question about it has a sequence number."""
 
@@ -177,11 +190,15 @@ class SessionState:
             self.arrays.keep(first, values)
         return handles
 
-    def poison(self, handles: Iterable[int], fault: StatusError) -> None:
-        """Whatever uses these handles will end with this fault. Handles that are in use stay what they are."""
-        for handle in handles:
+    def poison(self, field: str, handles: int | Iterable[int], fault: StatusError) -> None:
+        """Whatever uses these handles, of a request's `field`, will end with this fault. Handles that are in use stay
+        what they are."""
+        for handle in (handles,) if isinstance(handles, int) else handles:
             if 0 < handle < SERVER_MADE:
-                self.arrays.poison(handle, fault)
+                if field == "result_status_handle":
+                    self.keep_status(handle, self.statuses.get(handle, fault))
+                else:
+                    self.arrays.poison(handle, fault)
 
     # --- others --------------------------------------------------------------------------------------------
 
@@ -191,17 +208,31 @@ class SessionState:
             raise invalid(f"there is no executable {handle}")
         return found
 
+    def unload(self, value: ExecutableValue) -> None:
+        if not isinstance(value.executable, SessionProgram):
+            self.devices.unload(value.executable)
+
     def keep_future(self, counted: bool) -> int:
-        if len(self.futures) >= self.limits.futures:  # a client asks once for each, at once
-            self.futures.pop(next(iter(self.futures)))
         handle = self.new_handle()
-        self.futures[handle] = FutureValue(counted)
+        self._keep(self.futures, handle, FutureValue(counted))
         return handle
+
+    def keep_status(self, handle: int, status: list[Ref] | StatusError) -> int:
+        """What `fetch_execute_result` waits for; 0: under a new handle."""
+        handle = handle or self.new_handle()
+        self._keep(self.statuses, handle, status)
+        return handle
+
+    def _keep(self, held: dict[int, Any], handle: int, value: Any) -> None:
+        """A client asks once for each, at once: the oldest goes if there are too many."""
+        if len(held) >= self.limits.futures:
+            held.pop(next(iter(held)))
+        held[handle] = value
 
     def end(self) -> None:
         self.over = True
         for each in self.executables.values():
-            self.devices.unload(each.executable)
+            self.unload(each)
         self.arrays.clear()
         for held in (self.executables, self.futures, self.statuses):
             held.clear()

@@ -20,7 +20,19 @@ import numpy as np
 from core.model import MAX_LITERALS
 
 from ..cluster import ClusterDevices
-from ..session import ArrayType, Platform, Ref, Refs, SessionCallbacks, StatusError, Unready, WhenCompiled, unsupported
+from ..protocol import cut_otherwise
+from ..session import (
+    ArrayCopy,
+    ArrayType,
+    Platform,
+    Ref,
+    Refs,
+    SessionCallbacks,
+    StatusError,
+    Unready,
+    WhenCompiled,
+    unsupported,
+)
 from .simulation_port import WaitingLine
 
 T = TypeVar("T")
@@ -36,7 +48,7 @@ class SessionContents(Protocol):
 
     def shards(self, ref: Ref) -> Iterable[Ref]: ...
 
-    def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> Iterable[Ref]: ...
+    def copy(self, arrays: Sequence[ArrayCopy], always: bool, donate: bool = False) -> Iterable[Ref]: ...
 
     def compile(
         self, program: bytes, options: bytes, devices: Sequence[int], done: Callable[[Any, Any], None]
@@ -114,10 +126,10 @@ class SimulatedDevices:
     def shards(self, ref: SimulatedRef) -> list[Ref]:
         return _pairs(self._timed.shards(ref.timed), self._contents.shards(ref.contents))
 
-    def copy(self, arrays: Sequence[tuple[ArrayType, SimulatedRef]], always: bool) -> list[Ref]:
+    def copy(self, arrays: Sequence[ArrayCopy], always: bool, donate: bool = False) -> list[Ref]:
         self._line.speaks()
-        timed = self._timed.copy([(array_type, ref.timed) for array_type, ref in arrays], always)
-        contents = self._contents.copy([(array_type, ref.contents) for array_type, ref in arrays], always)
+        timed = self._timed.copy([each._replace(ref=each.ref.timed) for each in arrays], always, donate)
+        contents = self._contents.copy([each._replace(ref=each.ref.contents) for each in arrays], always, donate)
         return _pairs(timed, contents)
 
     def delete(self, ref: SimulatedRef | SimulatedRefs) -> None:
@@ -291,8 +303,8 @@ class ShapesOnly:
     def shards(self, ref: Shards | None) -> Iterable[Shards | None]:
         return repeat(None) if ref is None else [(each,) for each in ref]
 
-    def copy(self, arrays: Sequence[tuple[ArrayType, Shards | None]], always: bool) -> Iterable[Shards | None]:
-        return [ref for _, ref in arrays]
+    def copy(self, arrays: Sequence[ArrayCopy], always: bool, donate: bool = False) -> Iterable[Shards | None]:
+        return [each.ref if each.ref is None or each.cut_alike else _cut_otherwise(each) for each in arrays]
 
     def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: Callable[[Any, Any], None]) -> None:
         done(None, None)
@@ -313,3 +325,8 @@ class ShapesOnly:
 
     def close(self) -> None:
         pass
+
+
+def _cut_otherwise(copy: ArrayCopy) -> Shards:
+    source, target = copy.source, copy.target
+    return tuple(cut_otherwise(source.shape, source.sharding, target.sharding, copy.ref))

@@ -16,6 +16,7 @@ from backend.door.protocol.ifrt_messages import DTypeProto, StatusCode
 from backend.door.protocol.ifrt_shardings import ShardSpec
 from backend.door.session.session_callbacks import SessionCallbacks
 from backend.door.session.session_devices import (
+    ArrayCopy,
     ArrayType,
     CompiledFacts,
     DeviceFacts,
@@ -87,6 +88,22 @@ PROGRAMS = {
 }
 
 
+def index_map(array_type: ArrayType) -> list[Any]:
+    """Where the shard of each device lies, from the definition of a tiling."""
+    tiles, count = array_type.sharding.tiles, len(array_type.sharding.devices)
+    if not tiles.grid:
+        return [...] * count
+    order = tiles.listed or np.arange(count).reshape(tiles.reshape).transpose(tiles.transpose).flat
+    found: list[Any] = [None] * count
+    for position, device in enumerate(map(int, order)):
+        cell = np.unravel_index(position, (*tiles.grid, *(size for size, _ in tiles.groups)))
+        found[device] = tuple(
+            slice(at * dim // cut, (at + 1) * dim // cut)
+            for at, dim, cut in zip(cell, array_type.shape, tiles.grid, strict=False)
+        )
+    return found
+
+
 @dataclass
 class FakeDevices:
     """`held`: whether results wait for `ready()`, and programs for `compiled()`. `together`: whether results of a
@@ -147,12 +164,22 @@ class FakeDevices:
     def shards(self, ref: FakeArray) -> list[FakeArray]:
         return [FakeArray([part], ref.ready, ref.fault, ref.deleted) for part in ref.parts]
 
-    def copy(self, arrays: Sequence[tuple[ArrayType, FakeArray]], always: bool) -> list[FakeArray]:
-        for array_type, _ in arrays:
-            self.log.append(
-                f"copy {list(array_type.shape)} to {list(array_type.sharding.devices)}{' always' if always else ''}"
-            )
-        return [self.made(list(ref.parts)) for _, ref in arrays]
+    def copy(self, arrays: Sequence[ArrayCopy], always: bool, donate: bool = False) -> list[FakeArray]:
+        found = []
+        for each in arrays:
+            how = f"{' always' if always else ''}{' donated' if donate else ''}"
+            self.log.append(f"copy {list(each.target.shape)} to {list(each.target.sharding.devices)}{how}")
+            found.append(self.made(list(each.ref.parts) if each.cut_alike else self._cut(each)))
+            each.ref.deleted |= donate
+        return found
+
+    @staticmethod
+    def _cut(copy: ArrayCopy) -> list[Shard]:
+        """Element by element, after JAX's own index maps."""
+        whole = np.empty(copy.source.shape, copy.ref.parts[0].dtype)
+        for shard, box in zip(copy.ref.parts, index_map(copy.source), strict=True):
+            whole[box] = shard
+        return [whole[box].copy() for box in index_map(copy.target)]
 
     def compile(
         self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled,

@@ -46,5 +46,5 @@ def test_a_session_at_a_terminal_shows_the_same_through_the_door(door: Door, tmp
 
 
 def test_each_example_is_tested_and_knows_nothing_of_seaway() -> None:
-    assert {path.name for path in EXAMPLES.iterdir() if path.suffix} == {*PROGRAMS, "interactive.py"}
+    assert {path.name for path in EXAMPLES.iterdir() if path.suffix} == {*PROGRAMS, "interactive.py", "tunix_grpo.py"}
     assert not [path.name for path in EXAMPLES.glob("*.py") if "seaway" in path.read_text().lower()]

@@ -2,7 +2,7 @@
 
 array_requests   arrays made, moved, deleted
 array_shards     put together, taken apart (array_arguments: what requests say of arrays, checked)
-executables      programs compiled, described, run
+executables      programs compiled, described, run (plugin_programs: those that the session carries out itself)
 reading          arrays waited for, and copied back to the client
 starting         the first request, and questions about devices
 """

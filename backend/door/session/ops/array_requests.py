@@ -5,18 +5,22 @@ Memory is taken before devices are asked for it. Neighbours: `array_arguments`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...protocol import ArrayCopySemantics, StatusCode, name_of
+from ...protocol import ArrayCopySemantics, StatusCode, dtype_of, name_of
 from ..memory_meter import Memory, bytes_of, nbytes_of, release
 from ..reply import Operation, Reply
 from ..session_arrays import ArrayValue
-from ..session_devices import ArrayType, StatusError, invalid
+from ..session_devices import ArrayCopy, ArrayType, Ref, StatusError, invalid, unsupported
 from ..session_state import SessionState
 from .array_arguments import check_layout, host_view, strides_of, type_of
+
+ALWAYS_COPY, DONATE_INPUT = (
+    ArrayCopySemantics.Value(f"ARRAY_COPY_SEMANTICS_{name}") for name in ("ALWAYS_COPY", "DONATE_INPUT")
+)
 
 # --- making -----------------------------------------------------------------------------------------------
 
@@ -90,7 +94,7 @@ def make_errors(state: SessionState, body: Any, reply: Reply) -> None:
     handles = list(body.array_handles)
     if len(handles) != len(body.array_specs):
         raise invalid(f"{len(handles)} handles for {len(body.array_specs)} arrays")
-    state.poison(handles, fault)
+    state.poison("array_handles", handles, fault)
     reply.answer("make_error_arrays_response", array_handles=handles)
 
 
@@ -106,27 +110,71 @@ def copy(state: SessionState, body: Any, reply: Reply) -> None:
     if any(not 0 <= each < state.count for each in devices) or len(set(devices)) != len(devices):
         raise invalid(f"{list(devices)} are not devices of this session, each named once")
     kind = body.memory_kind if body.HasField("memory_kind") else None
-    moved = []
+    types = []
     for value in values:
         spec = value.type.sharding
         if devices and len(devices) != len(spec.devices):
             raise invalid(f"an array on {len(spec.devices)} devices cannot be copied to {len(devices)}")
         target = spec.on(devices or spec.devices, spec.memory_kind if kind is None else kind)
-        moved.append((ArrayType(value.type.kind, value.type.shape, target), value.ref))
-    always = body.copy_semantics == ArrayCopySemantics.Value("ARRAY_COPY_SEMANTICS_ALWAYS_COPY")
-    memory = [
-        _memory_of_copy(state, value, array_type, always) for value, (array_type, _) in zip(values, moved, strict=True)
-    ]
-    refs = state.devices.copy(moved, always)
-    made = [(array_type, ref, held) for (array_type, _), ref, held in zip(moved, refs, memory, strict=True)]
+        types.append(ArrayType(value.type.kind, value.type.shape, target))
+    made = moved(state, values, types, body.copy_semantics)
     reply.answer("copy_arrays_response", array_handles=state.keep_all(handles, made))
 
 
-def _memory_of_copy(state: SessionState, value: ArrayValue, target: ArrayType, always: bool) -> Memory:
-    """What stays where it is may stay in the same memory."""
-    if target.sharding == value.type.sharding and not always:
-        return value.memory
-    return state.memory.take(nbytes_of(value.memory))
+def reshard(state: SessionState, body: Any, reply: Reply) -> None:
+    """Arrays on any other devices, cut in any other way."""
+    values = [state.array(handle) for handle in body.array_handles]
+    handles = list(body.result_handles) or [0] * len(values)
+    if not len(handles) == len(body.array_specs) == len(values):
+        raise invalid(f"{len(handles)} handles and {len(body.array_specs)} specs for {len(values)} arrays")
+    types = [type_of(state, spec.dtype.kind, spec.shape.dims, spec.sharding) for spec in body.array_specs]
+    made = moved(state, values, types, body.copy_semantics)
+    reply.answer("reshard_arrays_response", array_handles=state.keep_all(handles, made))
+
+
+def moved(
+    state: SessionState, values: Sequence[ArrayValue], types: Sequence[ArrayType], semantics: int
+) -> list[tuple[ArrayType, Ref, Memory]]:
+    """These arrays as arrays of these types. What has its type already may stay in the same memory."""
+    always, donate = semantics == ALWAYS_COPY, semantics == DONATE_INPUT
+    copies, memory = [], list[Memory]()
+    for value, target in zip(values, types, strict=True):
+        _check_copy(value.type, target)
+        if target.sharding == value.type.sharding and not always:
+            memory.append(value.memory)
+        else:
+            copies.append(ArrayCopy(value.type, target, value.ref))
+            strings = dtype_of(target.kind) is None
+            memory.append(state.memory.take(nbytes_of(value.memory) if strings else bytes_of(target)))
+    refs = iter(state.devices.copy(copies, always, donate))
+    made = []
+    for value, target, held in zip(values, types, memory, strict=True):
+        stays = held is value.memory
+        made.append((target, value.ref if stays else next(refs), held))
+        if donate and not stays:
+            release(value.memory)
+    return made
+
+
+def _check_copy(source: ArrayType, target: ArrayType) -> None:
+    if (source.kind, source.shape) != (target.kind, target.shape):
+        raise invalid(
+            f"an array {name_of(source.kind)}{list(source.shape)} is not resharded to "
+            f"{name_of(target.kind)}{list(target.shape)}: astype and reshape change that"
+        )
+    if source.sharding.cuts_as(target.sharding, source.shape):
+        return
+    if not (source.sharding.exact and target.sharding.exact):
+        raise unsupported(
+            "an array is not cut otherwise if its shards are parts of a sum, or if it is not known which device has "
+            "which (the versions of jaxlib differ on the two sides of the door): reshard it in a jit"
+        )
+    if dtype_of(source.kind) is None:
+        raise unsupported(f"arrays of {name_of(source.kind)} are not cut otherwise: put them with the other sharding")
+
+
+def bitcast(state: SessionState, body: Any, reply: Reply) -> None:
+    raise unsupported("arrays are not reinterpreted where they lie: jax.lax.bitcast_convert_type does it in a jit")
 
 
 # --- the end ----------------------------------------------------------------------------------------------
@@ -151,15 +199,17 @@ def destruct(state: SessionState, body: Any, reply: Reply) -> None:
 
 OPERATIONS = (
     Operation(
-        "make_array_from_host_buffer_request", make_from_host_buffer, lambda body: (body.array_handle,),
+        "make_array_from_host_buffer_request", make_from_host_buffer, ("array_handle",),
         needs=lambda body: (body.host_buffer_handle,),
     ),
     Operation(
-        "make_arrays_from_host_buffer_shards_request", make_from_shards, lambda body: body.array_handles,
+        "make_arrays_from_host_buffer_shards_request", make_from_shards, ("array_handles",),
         needs=_shard_buffers,
     ),
-    Operation("make_error_arrays_request", make_errors, lambda body: body.array_handles),
-    Operation("copy_arrays_request", copy, lambda body: body.result_handles),
+    Operation("make_error_arrays_request", make_errors, ("array_handles",)),
+    Operation("copy_arrays_request", copy, ("result_handles",)),
+    Operation("reshard_arrays_request", reshard, ("result_handles",), executes=True),
+    Operation("bitcast_arrays_request", bitcast, ("result_handles",)),
     Operation("delete_array_request", delete),
     Operation("is_array_deleted_request", is_deleted),
     Operation("destruct_array_request", destruct),

@@ -152,8 +152,8 @@ def _mapped(mapping: Any, count: int) -> Iterable[tuple[int, int, int, int]]:
 
 
 OPERATIONS = (
-    Operation("assemble_array_from_single_device_arrays_request", assemble, lambda body: (body.result_handle,)),
-    Operation("disassemble_into_single_device_arrays_request", disassemble, lambda body: body.result_handles),
-    Operation("fully_replicated_shard_request", fully_replicated_shard, lambda body: (body.result_handle,)),
-    Operation("remap_arrays_request", remap, lambda body: body.result_handles),
+    Operation("assemble_array_from_single_device_arrays_request", assemble, ("result_handle",)),
+    Operation("disassemble_into_single_device_arrays_request", disassemble, ("result_handles",)),
+    Operation("fully_replicated_shard_request", fully_replicated_shard, ("result_handle",)),
+    Operation("remap_arrays_request", remap, ("result_handles",)),
 )

@@ -30,7 +30,8 @@ from ..memory_meter import Memory, nbytes_of, release
 from ..reply import Operation, Reply
 from ..session_arrays import ArrayValue, ArrayValues
 from ..session_devices import ArrayType, CompiledFacts, Refs, StatusError, invalid, unsupported
-from ..session_state import ExecutableValue, SessionState
+from ..session_state import ExecutableValue, SessionProgram, SessionState
+from . import plugin_programs
 from .reading import _ready
 from .starting import set_attributes
 
@@ -39,10 +40,9 @@ PROGRAM, OPTIONS = "xla::ifrt::XlaProgram", "xla::ifrt::XlaCompileOptions"
 REFUSED = {
     # By the words after the colon JAX knows that it has to call the function itself, in the client's process.
     "CustomCallProgram": "no pickled code of the client's runs here: PjRtCompiler requires an HloProgram",
-    "PluginProgram": "it is for a plug-in of Google's own servers (pathwaysutils: profiles, persistence, resharding), "
-    "which this door does not have. jax.device_put reshards, and Orbax saves without ENABLE_PATHWAYS_PERSISTENCE",
     "IfrtIRProgram": "MPMD programs are not implemented: run one program for each mesh",
 }
+EXECUTED = ("result_array_handle", "result_status_handle")
 COMPILING = 256  # programs of a session that may wait for the compiler
 MOST_FLAGS = 16  # that a warning names
 FITS = 64  # rows of arguments for which an executable remembers that they have the right types
@@ -53,13 +53,14 @@ FITS = 64  # rows of arguments for which an executable remembers that they have 
 
 def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
     program, options = body.program, body.compile_options
-    if program.type_name != PROGRAM:
+    if program.type_name not in (PROGRAM, plugin_programs.TYPE):
         reason = REFUSED.get(program.type_name.rpartition("::")[2], f"only {PROGRAM} is known here")
         raise unsupported(f"a program of type {program.type_name!r} is refused: {reason}")
     if body.host_callbacks:
         raise unsupported("Python callbacks inside compiled programs do not work through this door")
-    if options.type_name != OPTIONS:
-        raise unsupported(f"compile options of type {options.type_name!r} are refused: only {OPTIONS} is known here")
+    wanted = OPTIONS if program.type_name == PROGRAM else plugin_programs.OPTIONS
+    if options.type_name != wanted:
+        raise unsupported(f"compile options of type {options.type_name!r} are refused: only {wanted} is known here")
     limits = state.limits
     if len(program.data) > limits.program_bytes:
         raise StatusError(
@@ -73,6 +74,11 @@ def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
             f"a session may have {limits.executables} executables, and {COMPILING} that are being compiled: "
             "jax.clear_caches() frees those that are not in use",
         )
+    if wanted == plugin_programs.OPTIONS:
+        found = plugin_programs.plugin_program(state, program.data)
+        state.compiling += 1
+        _compiled(state, reply, *found)
+        return
     safe, devices = safe_options(options.data, state.count)
     if not state.flags_seen:
         state.flags_seen = True
@@ -184,6 +190,8 @@ def program_text(state: SessionState, body: Any, reply: Reply) -> None:
 def _ask(state: SessionState, body: Any, ask: Callable[..., None], told: Callable[[Any], None]) -> None:
     executable = state.executable(body.loaded_executable_handle).executable
     try:
+        if isinstance(executable, SessionProgram):
+            raise unsupported(f"{executable.name} is a plug-in program: there is nothing to tell of it")
         ask(executable, told)
     except StatusError as fault:
         told(fault)
@@ -207,7 +215,7 @@ def destruct(state: SessionState, body: Any, reply: Reply) -> None:
 def _forget(state: SessionState, handle: int) -> None:
     value = state.executables.pop(handle, None)
     if value is not None:
-        state.devices.unload(value.executable)
+        state.unload(value)
 
 
 # --- run --------------------------------------------------------------------------------------------------
@@ -218,6 +226,9 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
     if value is None:
         raise invalid(f"there is no executable {body.loaded_executable_handle}")
     facts, options, handles = value.facts, body.execute_options, list(body.result_array_handle)
+    if isinstance(value.executable, SessionProgram):
+        _carry_out(state, value.executable, body, handles, reply)
+        return
     if handles and len(handles) != len(facts.results):
         raise invalid(f"{len(handles)} handles for the {len(facts.results)} results of {facts.name}")
     keep: Sequence[int] = tuple(given) if (given := options.non_donatable_input_indices) else ()
@@ -228,13 +239,13 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
     given = [each.ref for each in arguments], keep, options.launch_id
     executed = partial(_executed, state, body, reply, value, donated)
     if facts.waiting is not None:
-        facts.waiting(*given, partial(_has_run, state, handles, reply, executed, state.hold()))
+        facts.waiting(*given, partial(_has_run, state, body, reply, executed, state.hold()))
     else:
         executed(state.devices.execute(value.executable, *given))
 
 
 def _has_run(
-    state: SessionState, handles: Sequence[int], reply: Reply, executed: Callable[[Any], None],
+    state: SessionState, body: Any, reply: Reply, executed: Callable[[Any], None],
     go_on: Callable[[], None], refs: list[Any] | Refs | StatusError,
 ) -> None:  # fmt: skip
     """A program that waits for its client has run; requests behind it go on."""
@@ -246,7 +257,8 @@ def _has_run(
         executed(refs)
     except StatusError as fault:
         fault.__traceback__ = None
-        state.poison(handles, fault)
+        for field in EXECUTED:
+            state.poison(field, getattr(body, field), fault)
         reply.fault(fault)
     go_on()
 
@@ -262,12 +274,31 @@ def _executed(
     found = response.loaded_executable_execute_response
     found.SetInParent()
     if options.fill_status:
-        status = body.result_status_handle or state.new_handle()
-        state.statuses[status] = list(refs if isinstance(refs, list) else refs.waits())
-        found.status_handle = status
+        waits = list(refs if isinstance(refs, list) else refs.waits())
+        found.status_handle = state.keep_status(body.result_status_handle, waits)
     kept = state.keep_row(handles, value.row, refs)
     if not handles:
-        _first_outputs(state, value, kept, found)
+        _first_outputs(state, value.facts.results, kept, found)
+    reply.ok(response)
+
+
+def _carry_out(state: SessionState, program: SessionProgram, body: Any, handles: list[int], reply: Reply) -> None:
+    """What the session does itself."""
+    arguments = [state.array(handle) for handle in body.args_handles]
+    if len(arguments) != program.parameters or (handles and len(handles) != program.results):
+        raise invalid(
+            f"{program.name} has {program.parameters} parameters and {program.results} results, not {len(arguments)} "
+            f"and {len(handles)}"
+        )
+    made = program.run(state, arguments)
+    response = IfrtResponse()
+    found = response.loaded_executable_execute_response
+    found.SetInParent()
+    kept = state.keep_all(handles or [0] * len(made), made)
+    if body.execute_options.fill_status:
+        found.status_handle = state.keep_status(body.result_status_handle, [ref for _, ref, _ in made])
+    if not handles:
+        _first_outputs(state, [array_type for array_type, _, _ in made], kept, found)
     reply.ok(response)
 
 
@@ -319,10 +350,10 @@ def _donated(
     return tuple(found)
 
 
-def _first_outputs(state: SessionState, value: ExecutableValue, handles: Sequence[int], found: Any) -> None:
+def _first_outputs(state: SessionState, types: Sequence[ArrayType], handles: Sequence[int], found: Any) -> None:
     default = state.devices.platform.default_memory_kind()
     named = state.version.serdes_version < NAMELESS
-    for handle, array_type in zip(handles, value.facts.results, strict=True):
+    for handle, array_type in zip(handles, types, strict=True):
         output = found.outputs.add(array_handle=handle)
         output.dtype.kind = array_type.kind
         output.shape.SetInParent()
@@ -353,7 +384,7 @@ OPERATIONS = (
     Operation("loaded_executable_is_deleted_request", is_deleted),
     Operation("loaded_executable_delete_request", delete),
     Operation("loaded_executable_destruct_request", destruct),
-    Operation("loaded_executable_execute_request", execute, lambda body: body.result_array_handle, executes=True),
+    Operation("loaded_executable_execute_request", execute, EXECUTED, executes=True),
     Operation("loaded_executable_fetch_execute_result_request", fetch_execute_result),
 )
 

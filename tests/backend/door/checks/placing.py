@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
-from .registry import check, grid, line, numbers, on, same
+from .registry import REMOTE, check, error_of, grid, line, numbers, on, same
 
 
 def _shardings(compiled: bool = False) -> Iterator[NamedSharding]:
@@ -188,3 +189,34 @@ def devices_are_as_a_program_expects() -> None:
     assert all(device.memory_stats() is None for device in devices)
     mesh = jax.make_mesh((len(devices),), ("x",))
     assert set(mesh.devices.flat) == set(devices)
+
+
+@check
+def resharded_by_one_request() -> None:
+    """What pathwaysutils calls, which devices of this process do not know."""
+    reshard = importlib.import_module("jaxlib._pathways")._transfer_to_shardings
+    if not REMOTE:
+        assert "ReshardArrays" in str(error_of(lambda: reshard((jnp.ones(2),), (on(line()),), False)))
+        return
+    shardings = list(_shardings())
+    large = numbers(len(jax.devices()) * 64, 1024)  # 2 MiB on eight devices
+    for wanted, few in ((_matrix(), 5), (_matrix().astype(np.int8), 9), (large, 11)):
+        for source, target in zip(shardings[::few], shardings[::-few], strict=True):
+            given = jax.device_put(wanted, source)
+            (found,) = reshard((given,), (target,), False)
+            assert found.sharding == target
+            parts = target.devices_indices_map(wanted.shape)
+            for shard in found.addressable_shards:
+                same(shard.data, wanted[parts[shard.device]])
+            same(given, wanted)
+    given = jax.device_put(large, shardings[1])
+    (found,) = reshard((given,), (shardings[2],), True)
+    assert given.is_deleted()
+    same(found, large)
+    half = Mesh(np.array(jax.devices()[: len(jax.devices()) // 2]), ("x",))
+    given = jax.device_put(np.ones((), np.float32), on(line()))
+    (found,) = reshard((given,), (on(half),), True)
+    assert given.is_deleted()
+    same(jax.jit(lambda x: x + 1)(found), np.float32(2))
+    empty = jax.device_put(np.zeros((0, 8), np.float32), on(line(), None, "x"))
+    same(reshard((empty,), (on(line(), "x"),), False)[0], np.zeros((0, 8), np.float32))

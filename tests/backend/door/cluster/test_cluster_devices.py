@@ -10,7 +10,7 @@ import pytest
 from backend.door.cluster import cluster_answers
 from backend.door.protocol.ifrt_messages import StatusCode
 from backend.door.protocol.ifrt_shardings import ShardSpec, Tiles
-from backend.door.session.session_devices import ArrayType, StatusError
+from backend.door.session.session_devices import ArrayCopy, ArrayType, StatusError
 from core.client import Limits
 from core.model import Range, ranges
 from core.protocol import Blame
@@ -215,7 +215,7 @@ def test_arrays_that_are_ready_are_copied_by_one_call_and_others_by_one_for_each
     one, other, submit = rig.calls()
     rig.ready(one.buffer, other.buffer)
     there = ArrayType(F32, (128, 64), ShardSpec((2,), Tiles()))
-    copies = rig.devices.copy([(there, each) for each in (first, x, second, y)], False)
+    copies = rig.devices.copy([ArrayCopy(each.type, there, each) for each in (first, x, second, y)], False)
     calls = [call for call in rig.calls() if isinstance(call, m.Submit)]
     assert [call.args for call in calls] == [submit.results, (one.buffer, other.buffer)]
     told = [rig.told(copy) for copy in copies]

@@ -13,13 +13,13 @@ import pytest
 from backend.door.local.local_devices import LocalDevices
 from backend.door.protocol.ifrt_messages import DTypeProto
 from backend.door.protocol.ifrt_shardings import ShardSpec
-from backend.door.session.session_devices import ArrayType, StatusError
+from backend.door.session.session_devices import ArrayCopy, ArrayType, StatusError
 from tests.backend.pjrt.pjrt_rig import value
 from tests.backend.pjrt.stablehlo_rig import compile_options, lowered
 
 KIND = ArrayType(DTypeProto.KIND_F32, (4,), ShardSpec((0,)))
 USES: dict[str, Callable[[LocalDevices, Any], Any]] = {
-    "copied": lambda devices, gone: devices.copy([(KIND, gone)], True),
+    "copied": lambda devices, gone: devices.copy([ArrayCopy(KIND, KIND, gone)], True),
     "taken apart": lambda devices, gone: devices.shards(gone),
     "put together": lambda devices, gone: devices.assemble(KIND, [gone]),
 }

@@ -73,7 +73,6 @@ def test_a_program_that_does_not_compile_says_why() -> None:
             {"program__type_name": "xla::ifrt::CustomCallProgram"},
             "no pickled code of the client's runs here: PjRtCompiler requires an HloProgram",
         ),
-        ({"program__type_name": "xla::ifrt::PluginProgram"}, "which this door does not have. jax.device_put reshards"),
         ({"program__type_name": "xla::ifrt::IfrtIRProgram"}, "MPMD programs are not implemented"),
         ({"program__type_name": "xla::ifrt::OtherProgram"}, "only xla::ifrt::XlaProgram is known here"),
         ({"host_callbacks": [b"f"]}, "Python callbacks inside compiled programs do not work"),

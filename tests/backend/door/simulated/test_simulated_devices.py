@@ -10,7 +10,7 @@ import pytest
 
 from backend.door.protocol.ifrt_messages import StatusCode
 from backend.door.protocol.ifrt_shardings import ShardSpec, Tiles
-from backend.door.session.session_devices import ArrayType, StatusError
+from backend.door.session.session_devices import ArrayCopy, ArrayType, StatusError
 from backend.door.simulated.simulated_devices import (
     UNREADABLE,
     ShapesOnly,
@@ -113,9 +113,14 @@ def test_a_copy_and_an_array_of_shards_can_be_read_if_what_they_are_made_of_can(
     whole = ArrayType(F32, (8,), ShardSpec((0, 1, 2, 3), Tiles((4,), (), (4,), (0,))))
     shards = [rig.put((2,), device) for device in range(4)]
     made = rig.devices.assemble(whole, shards)
-    (copied,) = rig.devices.copy([(whole, made)], True)
+    (copied,) = rig.devices.copy([ArrayCopy(whole, whole, made)], True)
     for found in (made, copied):
         assert [rig.read(each)[0].tolist() for each in rig.devices.shards(found)] == [[0, 1]] * 4
+    halves = ArrayType(F32, (8,), ShardSpec((3, 1), Tiles((2,), (), (2,), (0,))))
+    for known, wanted in ((made, [[0, 1, 0, 1]] * 2), (rig.put((8,)), [[0, 1, 2, 3], [4, 5, 6, 7]])):
+        source = whole if known is made else ArrayType(F32, (8,), ShardSpec((0,)))
+        (cut,) = rig.devices.copy([ArrayCopy(source, halves, known)], False)
+        assert [rig.read(each)[0].tolist() for each in rig.devices.shards(cut)] == wanted
     of_results = ShapesOnly().assemble(whole, [shards[0].contents, None, None, None])
     assert of_results is None
 

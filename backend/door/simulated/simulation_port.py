@@ -15,21 +15,28 @@ from typing import NamedTuple, Protocol
 
 from backend.contents import StableHLOCode
 
-from ..cluster import SessionLine
+from ..cluster import SessionIsland, SessionLine
 
 
 @dataclass(frozen=True)
 class ServedSimulation:
-    """`devices`: of each session. `island`: its name, "": any. `kind`: what its devices are called. `name`: of
-    sessions' clients. `computes`: whether arrays have contents, which this process computes."""
+    """`islands`: of each session. `kind`: what its devices are called. `name`: of sessions' clients. `computes`:
+    whether arrays have contents, which this process computes."""
 
-    devices: int
+    islands: tuple[SessionIsland, ...]
     kind: str
-    island: str = ""
     name: str = "jax"
     weight: int = 1
     priority: int = 0
     computes: bool = False
+
+    @property
+    def devices(self) -> int:
+        return sum(each.devices for each in self.islands)
+
+    @property
+    def largest(self) -> SessionIsland:
+        return max(self.islands, key=lambda each: each.devices)
 
 
 class DescribedCode(NamedTuple):

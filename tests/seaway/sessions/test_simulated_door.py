@@ -234,7 +234,7 @@ def test_two_programs_share_an_island_by_weights_and_their_functions_of_one_name
     """Both run at once, and call without waiting. Their steps have one name, and one takes longer than the other."""
     cluster, other = tmp_path / "cluster.toml", f"unix:{tmp_path}/bob.sock"
     cluster.write_text(ISLANDS, encoding="utf-8")
-    words = ["--simulate", str(cluster), "--trace", str(tmp_path / "trace"), "--policy", "stride", "--island", "east"]
+    words = ["--simulate", str(cluster), "--trace", str(tmp_path / "trace"), "--policy", "stride", "--islands", "east"]
     with opened(32, [*words, "--name", "ann", "--also", f"{other},name=bob,weight=3"]) as door:
         env = [door.env, {**door.env, "JAX_BACKEND_TARGET": f"grpc://{other}"}]
         with program(STEPS_OF, env[0], "1024", "200") as ann, program(STEPS_OF, env[1], "2048", "100") as bob:
@@ -271,7 +271,7 @@ def test_two_programs_share_an_island_by_weights_and_their_functions_of_one_name
         (("--simulate", "Q"), "'Q'"),
         (("--simulate", "B", "--connect", "grpc://head:29000"), "a door has one cluster"),
         (("--simulate", "B", "--devices", "513"), "there are 512 on island"),
-        (("--simulate", "B", "--island", "west"), "the cluster has no such island"),
+        (("--simulate", "B", "--islands", "west"), "the cluster has no island 'west'"),
         (("--simulate", "v5p-16384"), "a door simulates at most 4,096"),
         (("--simulate", "B", "--values", "compute"), "--values compute: this machine's CPU stands for each"),
         (("--simulate", "B", "--token-file", "x"), "--token-file is for a door to a cluster"),

@@ -230,8 +230,9 @@ class ClusterSessions:
             link.close()
         else:
             log.info("client %r has %d devices", name, len(platform.devices))
-            if len(places.roots) > 1:
-                _fail_if_down(link, places)
+            for each in places.opening:
+                link.act(lambda client, now, name=each.name: client.release_slice(name, now))  # type: ignore[misc]
+            places.opening = ()
             if self._pricing is None:
                 self._pricing = asyncio.get_running_loop().create_task(self._price())
             watch = None if self._watch is None else self._watch(link)
@@ -279,13 +280,6 @@ def _cancel(task: asyncio.Task[None]) -> None:
 def _lost(failed: asyncio.Future[None], fault: StatusError) -> None:
     if not failed.done():
         failed.set_exception(fault)
-
-
-def _fail_if_down(link: SessionLine, places: Places) -> None:
-    """The session has waited for all its islands. From now on it does not wait for one that is down."""
-    for root in places.roots:
-        link.act(lambda client, now, name=root.name: client.release_slice(name, now))  # type: ignore[misc]
-    places.fail_if_down()
 
 
 def _hear(programs: ClusterPrograms, name: str, command: Command) -> None:

@@ -39,20 +39,20 @@ class SessionIsland(NamedTuple):
 
 class Places:
     """The slices of a session: its devices on each island, and rows of them. Devices are numbered through, island by
-    island, and have these numbers also while their island is down."""
+    island, and have these numbers also while their island is down. If there are several islands, what needs one that is
+    down fails, and others go on; only at the start the session waits for all of them, as other slices do: `opening`."""
 
     def __init__(self, islands: Sequence[SessionIsland]) -> None:
-        self.roots = tuple(SliceSpec(name or ROOT, count, island=name) for name, count in islands)
+        several = len(islands) > 1
+        self.opening = tuple(SliceSpec(f"{name} (opening)", count, island=name) for name, count in islands if several)
+        self.roots = tuple(
+            SliceSpec(name or ROOT, count, island=name, absent="fail" if several else "wait") for name, count in islands
+        )
         self.rows = tuple(
             tuple(range(end - each.devices, end))
             for each, end in zip(islands, accumulate(each.devices for each in islands), strict=True)
         )
         self.kinds: tuple[str, ...] = ("",) * len(islands)  # of devices, as soon as hosts have told them
-        self._known = dict(zip(self.rows, self.roots, strict=True))
-
-    def fail_if_down(self) -> None:
-        """From now on, what needs an island that is down fails, and others go on."""
-        self.roots = tuple(replace(each, absent="fail") for each in self.roots)
         self._known = dict(zip(self.rows, self.roots, strict=True))
 
     def island_of(self, device: int) -> int:
@@ -81,7 +81,7 @@ class Places:
     def slices(self, *rows: tuple[int, ...]) -> tuple[SliceSpec, ...]:
         """Those of a program: each row's, and before them those that they are parts of."""
         roots = [self.roots[self.island_of(row[0])] for row in rows]
-        return tuple(dict.fromkeys((*roots, *map(self.of, rows))))
+        return tuple(dict.fromkeys((*self.opening, *roots, *map(self.of, rows))))
 
     def alike(self, devices: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The same row on each other island that has such devices: code is compiled there just as here."""

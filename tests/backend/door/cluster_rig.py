@@ -110,6 +110,7 @@ class ClusterRig:
     ) -> None:  # fmt: skip
         self.link = FakeLink(limits)
         self.places = Places(islands or (SessionIsland("", count),))
+        self.places.opening = ()  # it is open
         numbers = range(sum(map(len, self.places.rows)))
         platform = Platform(
             "cpu", "1", "fake", tuple(DeviceFacts(n, "cpu", n, (n,), f"d{n}", f"d{n}") for n in numbers),

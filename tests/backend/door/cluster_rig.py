@@ -86,6 +86,9 @@ class FakeLink:
     async def keep(self, blob: bytes) -> None:
         self.kept.append(blob)
 
+    def soon(self, function: Callable[[], None]) -> None:
+        """Nothing: what was dropped goes with the next call."""
+
     def when_closed(self, then: Callable[[], None]) -> None:
         self.then.append(then)
 

@@ -1,7 +1,8 @@
 """Trains on all slices that are up, each with its part of the batch, with pathwaysutils' elastic loop.
 
-`test_elastic` runs it through a door to two islands, until it is given a line. It prints on which slices it trains, each
-step, what its loop takes for a slice that is down, and whether it ends with what numpy computes of the same batches.
+`test_elastic` runs it through a door to two islands, until it is given a line. It prints on which slices it trains,
+each step, what its loop takes for a slice that is down, and whether it ends with what numpy computes of the same
+batches.
 """
 
 # mypy: ignore-errors

@@ -1,4 +1,4 @@
-"""pathwaysutils' elastic loop, its own code from its wheel, over a cluster that loses a host, an island or its controller."""
+"""pathwaysutils' elastic loop, its own code from its wheel, over a cluster that loses hosts or its controller."""
 
 from __future__ import annotations
 

@@ -129,7 +129,6 @@ class Source:
 
     def __init__(self) -> None:
         self.link: Any = FakeLink()
-        self.link.soon = list[Any]().append
         self.islands: tuple[SessionIsland, ...] = ISLANDS
 
     def line(self, name: str) -> tuple[Any, Serves]:

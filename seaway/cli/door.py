@@ -142,15 +142,9 @@ def _cluster(given: argparse.Namespace) -> ServedCluster:
     except AccessRefused as refused:
         raise SeawayError(f"--connect {given.connect}: {refused}") from None
     return ServedCluster(
-        place,
-        access,
-        given.devices or 0,
-        given.islands,
-        given.name or _user(),
-        given.weight,
-        given.priority,
+        place, access, given.devices or 0, given.islands, given.name or _user(), given.weight, given.priority,
         given.wait,
-    )
+    )  # fmt: skip
 
 
 def _user() -> str:

@@ -66,8 +66,8 @@ class Places:
             if len(islands) > 1:
                 names = " and ".join(repr(self.roots[each].island) for each in islands)
                 raise invalid(
-                    f"these devices are of islands {names}, and a program or an array is on devices of one island: "
-                    "make a mesh for each `device.slice_index`, run a program on each, `jax.device_put` between them"
+                    f"these devices are of islands {names}, and a program or an array is on devices of one: make a "
+                    "mesh for each `device.slice_index`, run a program on each, and move arrays by `jax.device_put`"
                 )
             root, first = self.roots[islands[0]], self.rows[islands[0]][0]
             picks = tuple([each - first for each in devices])

@@ -142,6 +142,7 @@ class Controller:
             (state.overdue, self.failures.overdue),
             (state.lost_hosts, lambda lost, now: self.membership.lost(lost[0], lost[1], lost[2], now)),
             (state.broken, self.membership.broken),
+            (state.slices_down, self.failures.slices_down),
             (state.failing, lambda failing, now: outcomes.fail(failing[0], failing[1], now)),
             (state.explained, self.completion.explained),
             (state.stay_away, lambda away, now: outcomes.stay_away(away[0], away[1])),

@@ -15,7 +15,7 @@ from __future__ import annotations
 from ..compile import Lowerings
 from ..model import Gang, Spans, spans
 from ..protocol import Blame, HostFault, Join, LogLine, PoisonStep
-from ..slices import Resources
+from ..slices import MustWait, Resources
 from .buffer_refs import BufferRefs
 from .compilation import Compilation
 from .completion import Completion
@@ -75,6 +75,13 @@ class Failures(ControllerModule):
         for moved in self._resources.remap(island.island.index):
             self._lowerings.forget_place(moved.old)
             self._state.map_changed = True
+            if isinstance(moved.new, MustWait) and moved.new.fails and not self._state.slices_down:
+                self._state.slices_down.append(None)
+
+    def slices_down(self, _: None, now: int) -> None:
+        """What has not started fails if it needs one of them: the island may not form again for long."""
+        self._runs.lower_again(now)
+        self._registrations.anew(now)
 
     def _fail_started(self, needs: object, blame: Blame, now: int) -> None:
         assert callable(needs)

@@ -63,7 +63,9 @@ class Puts(ControllerModule):
         except (Impossible, ProgramError) as impossible:
             self._refuse(named, p.Blame("refused", str(impossible)))
             return
-        if isinstance(found, MustWait):
+        if isinstance(found, MustWait) and found.fails:
+            self._refuse(named, p.Blame("host-lost", f"slice {call.slice.name!r} {found.reason}"))
+        elif isinstance(found, MustWait):
             waiting = self._waiting.setdefault((session.number, call.slice.name), [])
             if not waiting:  # the arguments of one call may be thousands of puts
                 line = f"a put of client {session.name!r} waits: slice {call.slice.name!r} {found.reason}"

@@ -94,7 +94,11 @@ class Registrations(ControllerModule):
             for spec in record.ir.slices:
                 found = self._resources.bind(record.session.number, spec)
                 if isinstance(found, MustWait):
-                    self._wait_for_slice(each, f"slice {spec.name!r} {found.reason}", now)
+                    text = f"slice {spec.name!r} {found.reason}"
+                    if found.fails:
+                        self._tell(each, Blame("host-lost", text, record.ir.name))
+                    else:
+                        self._wait_for_slice(each, text, now)
                     return
                 places = (*places, found.place)
             each.rows, each.places = self._rows(record, places), places

@@ -151,10 +151,13 @@ class Runs(ControllerModule):
         self._name_results(run, rows)
 
     def _bind(self, run: RunRecord) -> bool:
-        """False: it waits for one of its slices."""
+        """False: it waits for one of its slices, or has failed because that is down."""
         program, places = run.program, list[Place]()
         for spec in program.ir.slices:
             found = self._resources.bind(run.session.number, spec)
+            if isinstance(found, MustWait) and found.fails:
+                self._outcomes.fail(run, Blame("host-lost", f"slice {spec.name!r} {found.reason}"), self._state.now)
+                return False
             if isinstance(found, MustWait):
                 self._state.for_slice.setdefault((run.session.number, spec.name), {})[run.id] = run
                 self._wait(run, f"slice {spec.name!r} {found.reason}")

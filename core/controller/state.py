@@ -153,6 +153,7 @@ class State:
         self.peer_failures: deque[InFlight] = deque()  # gangs whose hosts have lost each other
         self.lost_hosts: deque[tuple[IslandState, int, str]] = deque()  # with the reason
         self.broken: deque[IslandState] = deque()  # their epoch cannot go on
+        self.slices_down: deque[None] = deque()  # some are, and what needs them is not to wait
         self.failing: deque[tuple[RunRecord, Blame]] = deque()
         self.explained: deque[RunRecord] = deque()  # they have failed, and steps of theirs are unexplained
         self.stay_away: deque[tuple[BufferName, Blame]] = deque()  # spilled, and nothing brings them back

@@ -41,6 +41,7 @@ class SliceSpec(msgspec.Struct, frozen=True):
     exclusive: bool = False
     of: str = ""  # the name of the slice that it is a part of
     picks: tuple[int, ...] = ()  # its devices, as numbers of virtual devices of that slice
+    absent: Literal["wait", "fail"] = "wait"  # what becomes of calls that need it while too few hosts are up
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:

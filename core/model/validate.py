@@ -215,9 +215,9 @@ def _check_part(where: str, spec: SliceSpec, before: dict[str, SliceSpec], slice
         )
     if len(set(spec.picks)) != len(spec.picks):
         raise ProgramError(f"{where}: it picks a device of slice {spec.of!r} twice")
-    if spec.kind or spec.island or spec.layout != "packed" or spec.exclusive:
+    if spec.kind or spec.island or spec.layout != "packed" or spec.exclusive or spec.absent != "wait":
         raise ProgramError(
-            f"{where}: kind, island, layout and exclusive are those of slice {spec.of!r}, of which it is a part"
+            f"{where}: kind, island, layout, exclusive and absent are those of slice {spec.of!r}, of which it is a part"
         )
     whole = before.get(spec.of)
     if whole is None:

@@ -58,6 +58,7 @@ def wish(spec: SliceSpec) -> str:
         f", on island {spec.island!r}" if spec.island else "",
         ", spread" if spec.layout == "spread" else "",
         ", exclusive" if spec.exclusive else "",
+        ", failing while hosts are absent" if spec.absent == "fail" else "",
     ]
     return "".join(parts)
 

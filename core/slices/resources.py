@@ -29,6 +29,7 @@ class MustWait(msgspec.Struct, frozen=True):
     """The slice can be bound, but not now."""
 
     reason: str  # what it waits for
+    fails: bool = False  # what needs it is not to wait, but to fail: too few hosts are up (`SliceSpec.absent`)
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -107,7 +108,7 @@ class Resources:
             known = self._bind_or_wait(known)
         else:
             self._refuse_another(session, spec, known.spec)
-        return BoundSlice(known.place) if known.place else MustWait(known.reason)
+        return BoundSlice(known.place) if known.place else _unbound(known, known.reason)
 
     def _bind_part(self, session: int, spec: SliceSpec) -> BoundSlice | MustWait:
         known = self._parts.get(session, spec.name)
@@ -126,7 +127,7 @@ class Resources:
     def _part_of(parent: Binding, spec: SliceSpec) -> BoundSlice | MustWait:
         if parent.place:
             return BoundSlice(part(parent.place, spec.picks))
-        return MustWait(_reason_of_part(parent))
+        return _unbound(parent, _reason_of_part(parent))
 
     @staticmethod
     def _refuse_another(session: int, spec: SliceSpec, known: SliceSpec | None) -> None:
@@ -224,7 +225,7 @@ class Resources:
             old, rest = binding.place, msgspec.structs.replace(binding, place=None, home=island)
             now = self._bind_or_wait(rest)
             if old:
-                moved.append(Moved(*binding.key, old, now.place or MustWait(now.reason)))
+                moved.append(Moved(*binding.key, old, now.place or _unbound(now, now.reason)))
                 moved += self._moved_parts(now, old)
         order = sorted(self._waiting, key=lambda key: self._bindings[key].ticket)
         self._waiting = dict.fromkeys(order)
@@ -364,6 +365,13 @@ class Resources:
 
     def _inventory_of_host(self, host: int) -> Inventory:
         return self._inventories[self.cluster.island_of_host(host).index]
+
+
+def _unbound(binding: Binding, reason: str) -> MustWait:
+    """`reason`: why it, or a part of it, has no place."""
+    if binding.spec.absent == "fail" and binding.claim is None:
+        return MustWait(f"is down: it {reason}", fails=True)
+    return MustWait(reason)
 
 
 def _reason_of_part(parent: Binding) -> str:

@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
     option(
         "--devices", type=int, metavar="N",
         help="make N CPU devices (default: the devices there are); with --connect or --simulate, give each program N "
-        "devices of the cluster (default: all of an island)",
+        "devices of each of its islands (default: all)",
     )  # fmt: skip
     option(
         "--allow-custom-call", action="append", default=[], metavar="NAME",
@@ -77,7 +77,7 @@ def add(commands: Any) -> None:
         option(each, default="", metavar=each[2:].upper(), help=f"with --connect: {words}")
     door_simulation.add(door)
     for each, words in (
-        ("--island", "the island whose devices programs get (default: any that has enough)"),
+        ("--islands", "whose devices programs get: i0, or i0,i1, or all; each is a slice (default: any one island)"),
         ("--name", "what programs are called in the cluster's status and traces (default: this user's name)"),
     ):
         option(each, default="", metavar=each[2:].upper(), help=f"with --connect or --simulate: {words}")
@@ -147,8 +147,9 @@ def _cluster(given: argparse.Namespace) -> ServedCluster:
     except AccessRefused as refused:
         raise SeawayError(f"--connect {given.connect}: {refused}") from None
     return ServedCluster(
-        place, access, given.devices or 0, given.island, given.name or _user(), given.weight, given.priority, given.wait
-    )
+        place, access, given.devices or 0, given.islands, given.name or _user(), given.weight, given.priority,
+        given.wait,
+    )  # fmt: skip
 
 
 def _user() -> str:
@@ -168,7 +169,7 @@ def _check_belonging(given: argparse.Namespace) -> None:
         (("token_file", "ca", "cert", "key"), "a door to a cluster: give --connect", given.connect),
         (door_simulation.OPTIONS, "a door that simulates: give --simulate", given.simulate),
         (
-            ("island", "name"), "a door to a cluster, or one that simulates: give --connect or --simulate",
+            ("islands", "name"), "a door to a cluster, or one that simulates: give --connect or --simulate",
             given.connect or given.simulate,
         ),
     ):  # fmt: skip

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.auth import Rules
-from backend.door import ClusterRefused, ServedSimulation, session_devices_of
+from backend.door import ClusterRefused, ServedSimulation, session_islands_of
 from backend.server import HELP, policy_from
 
 from ..errors import SeawayError
@@ -64,18 +64,22 @@ def prepared(given: argparse.Namespace, name: str, address: str) -> tuple[Sessio
     session = simulate(given.simulate, policy=policy, profile=given.profile or None, seed=given.seed, progress=False)
     setup = session.simulation.setup
     try:
-        devices = session_devices_of(setup.cluster, given.devices or 0, given.island)
+        islands = session_islands_of(setup.cluster, given.devices or 0, given.islands)
     except ClusterRefused as refused:
         raise SeawayError(f"--simulate {given.simulate}: {refused}") from None
-    _check(devices, given.values == "compute")
+    _check(sum(each.devices for each in islands), given.values == "compute")
     kinds = {
         chip.name
         for island, chip in zip(setup.cluster.islands, setup.chips, strict=True)
-        if given.island in ("", island.name)
+        if island.name in [each.name for each in islands] or not given.islands
     }
-    options = ServedSimulation(
-        devices, " or ".join(sorted(kinds)), given.island, name, given.weight, given.priority, given.values or "shapes"
-    )
+    if len(islands) > 1 and len(kinds) > 1:
+        raise SeawayError(
+            f"--islands {given.islands}: in a simulation, a program's devices are of one kind, and these are of "
+            f"{' and '.join(sorted(kinds))}"
+        )
+    values = given.values or "shapes"
+    options = ServedSimulation(islands, " or ".join(sorted(kinds)), name, given.weight, given.priority, values)
     return session, _doors(address, options, given.also)
 
 
@@ -159,7 +163,7 @@ def _check(devices: int, computes: bool) -> None:
     if devices > MOST:
         raise SeawayError(
             f"each program would have {devices:,} devices, and a door simulates at most {MOST:,}: give --devices, or "
-            "--island of a smaller island"
+            "--islands with fewer devices"
         )
     if computes and devices > MOST_COMPUTED:
         raise SeawayError(

@@ -141,7 +141,7 @@ class Cluster:
         (island,) = self.clients[name][1]
         return lambda port: [
             "seaway", "door", "--connect", self.network.controller(f"door-{name}", self.port),
-            "--listen", self._socket(name), "--name", name, "--island", f"i{island}", "--wait", str(self.patience),
+            "--listen", self._socket(name), "--name", name, "--islands", f"i{island}", "--wait", str(self.patience),
             "--verbose", *self.network.access(),
         ]  # fmt: skip
 

@@ -43,6 +43,7 @@ OLD_STATES = 20_000_000  # from this seed on, controllers are started with older
 FRONT = {"parts": 0.6, "meshes": 0.3, "silent": 0.25, "tell": 0.5}  # features only from seed PARTS on
 ONE_WAY = 25_000_000  # from this seed on, connections are cut in one direction
 RESHARDS = 30_000_000  # from this seed on, programs have nodes that only reshard, several arrays at once
+ABSENT = 30_200_000  # from this seed on, calls that need a slice which is down may fail at once
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
 
@@ -64,6 +65,8 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> case.Case:
         has["cut one way"] = rng.random() < 0.5 and "cut one way" not in without
     if seed >= RESHARDS:
         has["reshards"] = "reshards" not in without
+    if seed >= ABSENT:
+        has["absent"] = rng.random() < 0.6 and "absent" not in without
     return Drawing(rng, seed, has).whole()
 
 
@@ -155,7 +158,8 @@ class Drawing:
                 mesh = (2, devices // 2)
             where = f"i{island}" if rng.random() < 0.7 else ""
             layout: Any = rng.choice(("packed", "packed", "spread"))
-            found.append(SliceSpec(f"s{number}", devices, mesh, "", where, layout, alone))
+            absent: Any = rng.choice(("wait", "fail", "fail")) if self.has.get("absent") else "wait"
+            found.append(SliceSpec(f"s{number}", devices, mesh, "", where, layout, alone, absent=absent))
             if alone:
                 found = found[-1:]  # otherwise it could wait for another slice of its own session
                 break

@@ -435,6 +435,8 @@ class Game:
             found |= {"world"}
         if not self.case.setup.roomy:
             found |= {"no-memory"}
+        if any(spec.absent == "fail" for program in self.case.programs for spec in program.slices):
+            found |= {"host-lost"}  # hosts may come later than calls
         return found
 
     def _no_faults(self) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from core.controller import Bounds, Config
 from core.model.presets import small
-from core.model.program import Program
+from core.model.program import Program, SliceSpec
 from core.model.topology import Cluster, Island
 from tests.core.build import Build, chain
 from tests.world.script import RunHandle, Script
-from tests.world.timing import MS, S
+from tests.world.timing import MS, US, S
 from tests.world.world import World
 
 from .running import _good, _world, _zeros
@@ -99,6 +101,30 @@ def a_spare_takes_over() -> World:
     w.crash_host(0)
     assert w.run_until(lambda: any("is lost" in line for line in w.told))
     return _good(w, a.submit(program, *_zeros(program)))
+
+
+def a_slice_that_is_down_fails_what_needs_it_at_once() -> World:
+    """A client has a slice on each of two islands, and what needs one that is down is not to wait. An island is lost:
+    what was to run there and waits for its code fails, and so do later calls. The other island goes on. When the host
+    is back, so is the slice."""
+    w = _world(hosts=1, islands=2)
+    assert w.run_until(lambda: all(island.phase == "running" for island in w.machine.state.islands))
+    a = w.client("a")
+    first, second = (SliceSpec(name, 1, island=name, absent="fail") for name in ("i0", "i1"))
+    here, there = (replace(_steps(2, devices=1), name=on.name, slices=(on,)) for on in (first, second))
+    runs, waits = a.submit(there, *_zeros(there)), a.register(there, tell=True, anew=True)
+    w.run_for(300 * US)
+    w.crash_host(1)
+    assert w.run_until(lambda: runs.ended and waits in a.heard)
+    later, put = a.submit(there, *_zeros(there)), a.put(there.args[0], second)
+    told = a.register(there, tell=True, anew=True)
+    assert w.run_until(lambda: later.ended and put.blame is not None and told in a.heard)
+    blames = [runs.blame, a.heard[waits].blame, later.blame, put.blame, a.heard[told].blame]
+    assert [each and each.code for each in blames] == ["host-lost"] * 5
+    goes_on = _over(w, a, here)
+    w.return_host(1)
+    w.run_for(10 * MS)
+    return _good(w, goes_on, a.submit(there, *_zeros(there)))
 
 
 def a_host_that_returns_is_new() -> World:

@@ -192,7 +192,8 @@ def _plain(thing: Any, hidden: tuple[str, ...]) -> str:
 
 def _slice(spec: SliceSpec) -> str:
     """Without what only sub-slices have, unless it is one."""
-    return str(spec) if spec.of else str(spec).replace(", of='', picks=()", "")
+    text = str(spec).replace(", absent='wait'", "")
+    return text if spec.of else text.replace(", of='', picks=()", "")
 
 
 def _all(buffers: Sequence[int]) -> str:

@@ -24,5 +24,6 @@ from .cluster_opening import (
     SessionSource,
     WatchOf,
     find_cluster,
-    session_devices_of,
+    session_islands_of,
 )
+from .cluster_programs import SessionIsland

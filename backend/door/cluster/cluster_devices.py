@@ -73,6 +73,7 @@ class ClusterDevices:
     # --- arrays --------------------------------------------------------------------------------------------
 
     def put(self, array_type: ArrayType, shards: Sequence[Contents]) -> Ref:
+        self._places.of(array_type.sharding.devices)  # on one island, or this raises
         made = ClusterArray(array_type, self._buffers.drop)
         self._fill(made, whole_of(array_type, shards))
         return made
@@ -125,6 +126,7 @@ class ClusterDevices:
         return self._calls.attempt(act, array.fails)
 
     def assemble(self, array_type: ArrayType, shards: Sequence[Ref]) -> Ref:
+        self._places.of(array_type.sharding.devices)
         whole = relabelled(array_type, shards)
         if whole is not None:
             return whole
@@ -196,6 +198,7 @@ class ClusterDevices:
         found: list[Ref] = []
         moving: dict[int, list[tuple[ClusterArray, ClusterArray]]] = {}
         for given in arrays:
+            self._places.of(given.target.sharding.devices)
             if isinstance(given.ref, Token):
                 raise invalid("a token cannot be copied")
             source = self._alone(given.ref)

@@ -116,6 +116,7 @@ class ClusterPrograms:
     async def _compile(
         self, program: bytes, options: bytes, devices: tuple[int, ...], callbacks: SessionCallbacks | None
     ) -> tuple[ClusterExecutable, CompiledFacts]:
+        self._places.of(devices)  # before anything is read
         loop = asyncio.get_running_loop()
         about = await loop.run_in_executor(self._pool, read_program, program, self._more, callbacks is not None)
         positions = [devices.index(each) if each in devices else -1 for each in range(max(devices) + 1)]
@@ -129,7 +130,10 @@ class ClusterPrograms:
         name = function_of(about.name)
         asked = await self._asking(source, name, devices)
         try:
-            answer = await self._answer(asked)
+            try:
+                answer = await self._answer(asked)
+            except StatusError as fault:
+                answer = await self._answer_elsewhere(source, name, devices, fault)
             facts = compiled_facts(about, stablehlo_code.compiled_about(answer), devices, self.default_kind)
             given = _parameters(about, facts)
             code = hash_of(source.encode())
@@ -175,6 +179,20 @@ class ClusterPrograms:
         if blame is not None:
             raise fault_of_blame(blame)
         return about
+
+    async def _answer_elsewhere(
+        self, source: StableHLOCode, name: str, devices: tuple[int, ...], fault: StatusError
+    ) -> bytes:
+        """If the island is down, another one with such devices answers: elastic training compiles for all of them, and
+        finds out by running what it has compiled which are up."""
+        for row in self._places.alike(devices) if fault.code == StatusCode.DATA_LOSS else ():
+            try:
+                return await self.ask(source, name, row)
+            except StatusError as other:
+                fault = other
+                if fault.code != StatusCode.DATA_LOSS:
+                    break
+        raise fault
 
     async def _registered(self, program: Program, tell: bool) -> int:
         while True:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -47,7 +47,7 @@ from ..session import (
 from .cluster_devices import ClusterDevices
 from .cluster_executables import ClusterPrograms, StepTimes
 from .cluster_link import CallWatch, RemoteLink, SessionLine
-from .cluster_programs import Places
+from .cluster_programs import Places, SessionIsland
 
 log = logging.getLogger("seaway.door")
 PRICES = 3.0  # seconds between questions how long programs take
@@ -62,33 +62,42 @@ class ClusterRefused(Exception):
 
 @dataclass(frozen=True)
 class ServedCluster:
-    """`devices`: of each session, 0: all of the island. `island`: its name, "": any. `name`: of sessions' clients.
-    `wait`: seconds for the controller to answer at the start."""
+    """`devices`: of each island of a session, 0: all. `islands`: their names, "a,b"; "all", or "": any one. `name`: of
+    sessions' clients. `wait`: seconds for the controller to answer at the start."""
 
     address: str
     access: Access = field(repr=False)
     devices: int = 0
-    island: str = ""
+    islands: str = ""
     name: str = "jax"
     weight: int = 1
     priority: int = 0
     wait: float = 10.0
 
 
-def session_devices_of(cluster: Cluster, devices: int, island: str) -> int:
-    """How many devices a session has, if it is to have so many (0: all that can be had). Raises ClusterRefused."""
+def session_islands_of(cluster: Cluster, devices: int, islands: str) -> tuple[SessionIsland, ...]:
+    """Where a session has its devices, if it is to have so many of each of these islands (0: all that can be had).
+    Raises ClusterRefused."""
     there = {each.name: each.devices for each in cluster.islands}
     told = ", ".join(f"{count} on island {name!r}" for name, count in there.items())
-    if island and island not in there:
-        raise ClusterRefused(f"--island {island}: the cluster has no such island; there are {told}")
-    most = there[island] if island else max(there.values())
-    if devices > most:
-        raise ClusterRefused(f"--devices {devices}: the devices of a session are on one island, and there are {told}")
-    return devices or most
+    if not islands:
+        there, names = {"": max(there.values())}, [""]
+    else:
+        names = list(there) if islands == "all" else islands.split(",")
+    for name in names:
+        if name not in there:
+            raise ClusterRefused(f"--islands {islands}: the cluster has no island {name!r}; there are {told}")
+        if names.count(name) > 1:
+            raise ClusterRefused(f"--islands {islands}: {name!r} is there twice")
+        if devices > there[name]:
+            raise ClusterRefused(
+                f"--devices {devices}: a session has so many on each of its islands, and there are {told}"
+            )
+    return tuple(SessionIsland(name, devices or there[name]) for name in names)
 
 
-async def find_cluster(head: Head, options: ServedCluster) -> tuple[Described, ServedCluster]:
-    """What there is, and the options with the number of devices. Raises ClusterRefused."""
+async def find_cluster(head: Head, options: ServedCluster) -> tuple[Described, tuple[SessionIsland, ...]]:
+    """What there is, and where sessions have their devices. Raises ClusterRefused."""
     place = options.address
     try:
         described: Described = await head.ask(call_messages.AboutReply(versions.mine()), options.wait)
@@ -104,16 +113,14 @@ async def find_cluster(head: Head, options: ServedCluster) -> tuple[Described, S
         raise ClusterRefused(
             f"the devices of the cluster at {place} only take time: a JAX program needs devices that compute"
         )
-    devices = session_devices_of(described.cluster, options.devices, options.island)
-    return described, replace(options, devices=devices)
+    return described, session_islands_of(described.cluster, options.devices, options.islands)
 
 
 class SessionSource(Protocol):
-    """The cluster, as those see it who open sessions on it. `devices`: of each session, on this island ("": any)."""
+    """The cluster, as those see it who open sessions on it. `islands`: of each session."""
 
     name: str  # of the first session's client
-    devices: int
-    island: str
+    islands: tuple[SessionIsland, ...]
 
     def line(self, name: str) -> tuple[SessionLine, Serves]:
         """A client of core for a new session, and what makes the session's devices of the client's."""
@@ -125,9 +132,11 @@ class SessionSource(Protocol):
 class RemoteSource:
     """A cluster on its controller's terms."""
 
-    def __init__(self, head: Head, described: Described, options: ServedCluster) -> None:
+    def __init__(
+        self, head: Head, described: Described, options: ServedCluster, islands: tuple[SessionIsland, ...]
+    ) -> None:
         self._head, self._described, self._options = head, described, options
-        self.name, self.devices, self.island = options.name, options.devices, options.island
+        self.name, self.islands = options.name, islands
         self._links: set[RemoteLink] = set()
 
     def line(self, name: str) -> tuple[SessionLine, Serves]:
@@ -197,12 +206,12 @@ class ClusterSessions:
         link, serves = source.line(name)
         self._links.add(link)
         link.when_closed(lambda: self._gone(link))
-        places = Places(source.devices, source.island)
+        places = Places(source.islands)
         programs = self._programs[link] = ClusterPrograms(link, places, self._more, link.callbacks())
         link.heard = partial(_hear, programs, name)
         failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         link.failed = partial(_lost, failed)
-        asking = asyncio.ensure_future(_platform(programs, source.devices))
+        asking = asyncio.ensure_future(_platform(programs, places))
         try:
             await asyncio.wait((asking, failed), return_when=asyncio.FIRST_COMPLETED)
             if failed.done():
@@ -222,7 +231,10 @@ class ClusterSessions:
             programs.close()
             link.close()
         else:
-            log.info("client %r has %d devices", name, source.devices)
+            log.info("client %r has %d devices", name, len(platform.devices))
+            for each in places.opening:
+                link.act(lambda client, now, name=each.name: client.release_slice(name, now))  # type: ignore[misc]
+            places.opening = ()
             if self._pricing is None:
                 self._pricing = asyncio.get_running_loop().create_task(self._price())
             watch = None if self._watch is None else self._watch(link)
@@ -290,16 +302,21 @@ def _hear(programs: ClusterPrograms, name: str, command: Command) -> None:
 # --- what its devices are -----------------------------------------------------------------------------------
 
 
-async def _platform(programs: ClusterPrograms, count: int) -> Platform:
-    answer = await programs.ask(StableHLOCode(b"", b"", "platform"), "devices", tuple(range(count)))
-    return platform_of(stablehlo_code.platform_about(answer))
+async def _platform(programs: ClusterPrograms, places: Places) -> Platform:
+    question = StableHLOCode(b"", b"", "platform")
+    answers = [await programs.ask(question, "devices", row) for row in places.rows]
+    platform = platform_of([stablehlo_code.platform_about(each) for each in answers], places)
+    places.kinds = tuple(platform.devices[row[0]].kind for row in places.rows)
+    return platform
 
 
-def platform_of(about: stablehlo_code.PlatformAbout) -> Platform:
-    """The devices of a session, with the numbers that it has for them."""
+def platform_of(abouts: Sequence[stablehlo_code.PlatformAbout], places: Places) -> Platform:
+    """The devices of a session, with the numbers that it has for them, by what hosts of each island say of theirs."""
     devices: list[DeviceFacts] = []
     memories: list[MemoryFacts] = []
-    for number, device in enumerate(about.devices):
+    about = abouts[0]
+    told = [device for each, row in zip(abouts, places.rows, strict=True) for device in each.devices[: len(row)]]
+    for number, device in enumerate(told):
         first = len(memories)
         ids = tuple(range(first, first + len(device.memories)))
         memories += [
@@ -309,7 +326,7 @@ def platform_of(about: stablehlo_code.PlatformAbout) -> Platform:
         devices.append(
             DeviceFacts(
                 number, device.kind, ids[device.default_memory], ids, _numbered(device.repr, number),
-                _numbered(device.text, number), device.attributes,
+                _numbered(device.text, number), {**device.attributes, "slice_index": places.island_of(number)},
             )
         )  # fmt: skip
     flags = flags_of(stablehlo_executables.own_options())

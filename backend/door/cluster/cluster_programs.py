@@ -1,52 +1,97 @@
 """Programs of one node, as core knows them: what a session registers for an executable, a question, or a copy.
 
-    Places(count).of(devices)                       the slice of an ordered set of the session's devices
+    Places(islands).of(devices)                     the slice of an ordered set of the session's devices
     question_program, executable_program, copy_program     -> core's Program
     function_of("jit_train_step")                   "train_step", the name of a program in status and traces
 
-A session has one slice, `devices`, and a sub-slice of it for each row of devices that a program or an array is on.
+A session has a slice on each of its islands, and a sub-slice of one for each row of devices that a program or an array
+is on.
 Neighbours: `cluster_layouts`, `cluster_executables`; `backend.contents` has what the code is.
 """
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Sequence
 from hashlib import blake2b
+from itertools import accumulate
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from core.model import Arg, Computation, Node, Out, Program, Reshard, SliceSpec
 
-from ..session import ArrayType
+from ..session import ArrayType, invalid
 from .cluster_layouts import value_of
 
-ROOT = "devices"
+ROOT = "devices"  # the name of a session's slice that may be on any island
 UNKNOWN = 1_000_000  # nanoseconds that a computation is taken to last, as long as nothing is known
 LONGEST_NAME = 200
 PREFIXES = ("jit_", "pmap_")  # what JAX writes before a function's name, to name what it has lowered
 
 
-class Places:
-    """The slices of a session: all its devices, and rows of them."""
+class SessionIsland(NamedTuple):
+    """An island of a session, and how many of its devices the session has. `name`: "": any island."""
 
-    def __init__(self, count: int, island: str = "", kind: str = "") -> None:
-        self.root = SliceSpec(ROOT, count, island=island, kind=kind)
-        self._all = tuple(range(count))
-        self._known: dict[tuple[int, ...], SliceSpec] = {self._all: self.root}
+    name: str
+    devices: int
+
+
+class Places:
+    """The slices of a session: its devices on each island, and rows of them. Devices are numbered through, island by
+    island, and have these numbers also while their island is down. If there are several islands, what needs one that is
+    down fails, and others go on; only at the start the session waits for all of them, as other slices do: `opening`."""
+
+    def __init__(self, islands: Sequence[SessionIsland]) -> None:
+        several = len(islands) > 1
+        self.opening = tuple(SliceSpec(f"{name} (opening)", count, island=name) for name, count in islands if several)
+        self.roots = tuple(
+            SliceSpec(name or ROOT, count, island=name, absent="fail" if several else "wait") for name, count in islands
+        )
+        self.rows = tuple(
+            tuple(range(end - each.devices, end))
+            for each, end in zip(islands, accumulate(each.devices for each in islands), strict=True)
+        )
+        self.kinds: tuple[str, ...] = ("",) * len(islands)  # of devices, as soon as hosts have told them
+        self._known = dict(zip(self.rows, self.roots, strict=True))
+
+    def island_of(self, device: int) -> int:
+        """Its number in the session: what JAX calls `slice_index`."""
+        return bisect(self.rows, device, key=lambda row: row[0]) - 1
 
     def of(self, devices: tuple[int, ...]) -> SliceSpec:
         found = self._known.get(devices)
         if found is None:
-            text = ",".join(map(str, devices))
+            islands = list(dict.fromkeys(map(self.island_of, devices)))
+            if len(islands) > 1:
+                names = " and ".join(repr(self.roots[each].island) for each in islands)
+                raise invalid(
+                    f"these devices are of islands {names}, and a program or an array is on devices of one: make a "
+                    "mesh for each `device.slice_index`, run a program on each, and move arrays by `jax.device_put`"
+                )
+            root, first = self.roots[islands[0]], self.rows[islands[0]][0]
+            picks = tuple([each - first for each in devices])
+            text = ",".join(map(str, picks))
             if len(text) > LONGEST_NAME:
                 text = f"{len(devices)} of {blake2b(text.encode(), digest_size=16).hexdigest()}"
-            found = SliceSpec(f"{ROOT}[{text}]", len(devices), of=ROOT, picks=devices)
+            found = SliceSpec(f"{root.name}[{text}]", len(devices), of=root.name, picks=picks)
             self._known[devices] = found
         return found
 
     def slices(self, *rows: tuple[int, ...]) -> tuple[SliceSpec, ...]:
-        """Those of a program: each row's, and before them the one that they are parts of."""
-        return tuple(dict.fromkeys((self.root, *map(self.of, rows))))
+        """Those of a program: each row's, and before them those that they are parts of."""
+        roots = [self.roots[self.island_of(row[0])] for row in rows]
+        return tuple(dict.fromkeys((*self.opening, *roots, *map(self.of, rows))))
+
+    def alike(self, devices: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The same row on each other island that has such devices: code is compiled there just as here."""
+        at = self.island_of(devices[0])
+        first, kind = self.rows[at][0], self.kinds[at]
+        return [
+            tuple([each - first + row[0] for each in devices])
+            for other, row in enumerate(self.rows)
+            if other != at and self.kinds[other] == kind and max(devices) - first < len(row)
+        ]
 
 
 def function_of(module: str) -> str:

@@ -134,8 +134,8 @@ async def _serve_cluster(
         if stop.is_set():
             finding.cancel()
             return
-        described, options = await finding
-        sessions = ClusterSessions(RemoteSource(head, described, options), more, watch=watch)
+        described, islands = await finding
+        sessions = ClusterSessions(RemoteSource(head, described, options, islands), more, watch=watch)
         await serve_until(stop, {address: sessions}, ready)
     finally:
         await head.close()

@@ -35,7 +35,8 @@ RUNTIME = "seaway_simulator"
 
 
 class CodeDescriber:
-    """`count`: devices of a session. `kind`: what each is called. `rules`: what programs may call, and may take."""
+    """`count`: devices of a session on an island, at most. `kind`: what each is called. `rules`: what programs may
+    call, and may take."""
 
     def __init__(self, count: int, kind: str, rules: Rules) -> None:
         self._count, self._kind = count, kind
@@ -87,7 +88,7 @@ class CodeDescriber:
         about = stablehlo_executables.about_platform(jax.local_devices()[:1])
         device = replace(
             about.devices[0], kind=self._kind, repr=f"SimulatedDevice(kind={self._kind}, id=0)",
-            text=f"{self._kind} 0", attributes={"slice_index": 0},
+            text=f"{self._kind} 0", attributes={},
         )  # fmt: skip
         return replace(about, runtime=RUNTIME, devices=(device,) * self._count)
 

@@ -44,7 +44,7 @@ def run_simulated_door(
         from .described_code import CodeDescriber
 
         stop = told_to_stop()
-        describer = CodeDescriber(options.devices, options.kind, rules)
+        describer = CodeDescriber(options.largest.devices, options.kind, rules)
         describer.warm()
         contents: SessionContents = ShapesOnly(zeros=options.values == "zeros")
         end, limits = _nothing, SessionLimits()
@@ -84,7 +84,7 @@ class SimulationSource:
 
     def __init__(self, options: ServedSimulation, simulation: SimulationPort, contents: SessionContents) -> None:
         self._options, self._simulation, self._contents = options, simulation, contents
-        self.name, self.devices, self.island = options.name, options.devices, options.island
+        self.name, self.islands = options.name, options.islands
 
     def line(self, name: str) -> tuple[SessionLine, Callable[[ClusterDevices], SessionDevices]]:
         from .simulated_devices import SimulatedDevices

@@ -15,21 +15,28 @@ from typing import NamedTuple, Protocol
 
 from backend.contents import StableHLOCode
 
-from ..cluster import SessionLine
+from ..cluster import SessionIsland, SessionLine
 
 
 @dataclass(frozen=True)
 class ServedSimulation:
-    """`devices`: of each session. `island`: its name, "": any. `kind`: what its devices are called. `name`: of
-    sessions' clients. `values`: computed arrays have contents ("compute": this process does), "zeros", or "shapes"."""
+    """`islands`: of each session. `kind`: what its devices are called. `name`: of sessions' clients. `values`: computed
+    arrays have contents ("compute": this process does), "zeros", or "shapes"."""
 
-    devices: int
+    islands: tuple[SessionIsland, ...]
     kind: str
-    island: str = ""
     name: str = "jax"
     weight: int = 1
     priority: int = 0
     values: str = "shapes"
+
+    @property
+    def devices(self) -> int:
+        return sum(each.devices for each in self.islands)
+
+    @property
+    def largest(self) -> SessionIsland:
+        return max(self.islands, key=lambda each: each.devices)
 
 
 class DescribedCode(NamedTuple):

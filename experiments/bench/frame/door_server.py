@@ -64,15 +64,17 @@ class Served(NamedTuple):
 
 @contextmanager
 def on_cluster(
-    hosts: int = 2, devices: int = 4, *, controller: Sequence[str] = (), agents: Sequence[str] = ("--trust-clients",),
-    door: Sequence[str] = (),
+    hosts: int = 2, devices: int = 4, *, islands: int = 1, controller: Sequence[str] = (),
+    agents: Sequence[str] = ("--trust-clients",), door: Sequence[str] = (),
 ) -> Iterator[Served]:  # fmt: skip
-    """A cluster of CPU devices, `devices` a host, and a door to it; further options of its processes. Agents need not
-    check the code of benchmarks; JAX on a CPU needs many threads where many collectives are under way."""
-    words = ["--devices-per-host", str(devices), *controller]
+    """A cluster of CPU devices, `hosts` an island and `devices` a host, and a door to all of it; further options of its
+    processes. Agents need not check the code of benchmarks; JAX on a CPU needs many threads where many collectives are
+    under way."""
+    words = ["--devices-per-host", str(devices), "--islands", str(islands), "--hosts", str(hosts), *controller]
+    several = ["--islands", "all"] if islands > 1 else []
     with (
-        deployed(hosts, platform="cpu", controller=words, options=agents, devices=devices) as cluster,
-        opened(hosts * devices, ["--connect", cluster.address, *door]) as there,
+        deployed(islands * hosts, platform="cpu", controller=words, options=agents, devices=devices) as cluster,
+        opened(hosts * devices, ["--connect", cluster.address, *several, *door]) as there,
     ):
         yield Served(cluster, there)
 

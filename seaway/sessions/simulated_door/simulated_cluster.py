@@ -37,8 +37,8 @@ LAUNCH = 1_000  # nanoseconds: no kernel is shorter
 
 
 class SimulatedCluster:
-    """Implements `backend.door.SimulationPort`. `island`: that of all sessions, "": any. `empty()` is called when the
-    last session has closed."""
+    """Implements `backend.door.SimulationPort`. `island`: whose devices are priced, "": any. `empty()` is called when
+    the last session has closed."""
 
     def __init__(self, simulation: Simulation, island: str, describe: Describe, empty: Callable[[], None]) -> None:
         self.simulation, self._island = simulation, island
@@ -103,7 +103,7 @@ def serve_simulation(
     """Serves a door for a simulated session until SIGTERM or Ctrl-C. The trace is written when the last program that
     was there has ended, and when the door ends. `doors`, `rules`, `memory`: see `run_simulated_door`. Raises
     ListenRefused; OSError if there can be no trace there."""
-    island = next(iter(doors.values())).island
+    island = next(iter(doors.values())).largest.name
 
     def save() -> None:
         if trace is not None:

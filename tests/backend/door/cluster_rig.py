@@ -16,7 +16,7 @@ from backend.contents import StableHLOCode
 from backend.door.cluster.cluster_devices import ClusterDevices
 from backend.door.cluster.cluster_executables import ClusterExecutable, ClusterPrograms
 from backend.door.cluster.cluster_layouts import boxes_of
-from backend.door.cluster.cluster_programs import UNKNOWN, Places, executable_program
+from backend.door.cluster.cluster_programs import UNKNOWN, Places, SessionIsland, executable_program
 from backend.door.protocol.ifrt_messages import DTypeProto
 from backend.door.protocol.ifrt_shardings import ShardSpec, Tiles
 from backend.door.session.session_devices import (
@@ -89,6 +89,9 @@ class FakeLink:
     def callbacks(self) -> None:
         pass
 
+    def soon(self, function: Callable[[], None]) -> None:
+        """Nothing: what was dropped goes with the next call."""
+
     def when_closed(self, then: Callable[[], None]) -> None:
         self.then.append(then)
 
@@ -104,16 +107,21 @@ class FakeLink:
 
 
 class ClusterRig:
-    """`watch`: makes what the session tells of its calls."""
+    """`watch`: makes what the session tells of its calls. `islands`: with how many devices each; () is any island that
+    has `count`."""
 
-    def __init__(self, limits: Limits | None = None, count: int = 4, watch: Callable[[Any], Any] | None = None) -> None:
+    def __init__(
+        self, limits: Limits | None = None, count: int = 4, watch: Callable[[Any], Any] | None = None,
+        islands: Sequence[SessionIsland] = (),
+    ) -> None:  # fmt: skip
         self.link = FakeLink(limits)
-        numbers = range(count)
+        self.places = Places(islands or (SessionIsland("", count),))
+        self.places.opening = ()  # it is open
+        numbers = range(sum(map(len, self.places.rows)))
         platform = Platform(
             "cpu", "1", "fake", tuple(DeviceFacts(n, "cpu", n, (n,), f"d{n}", f"d{n}") for n in numbers),
             tuple(MemoryFacts(n, "device", (n,), "m", "m") for n in numbers), 6,
         )  # fmt: skip
-        self.places = Places(count)
         self.soon: list[Callable[[], None]] = []
         self.programs = ClusterPrograms(self.link, self.places, ())
         told = None if watch is None else watch(self.link)

@@ -1,4 +1,4 @@
-"""pathwaysutils' elastic loop, its own code from its wheel, over a cluster that loses a host or its controller."""
+"""pathwaysutils' elastic loop, its own code from its wheel, over a cluster that loses hosts or its controller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .jax_programs import await_nothing_held, program
 pytestmark = pytest.mark.skipif(
     find_spec("pathwaysutils") is None, reason="pathwaysutils is not installed: pip install 'seaway[elastic]'"
 )
-TRAINING = (Path(__file__).parent / "elastic_training.py").read_text()
+TRAINING, SLICES = ((Path(__file__).parent / f"elastic_{name}.py").read_text() for name in ("training", "slices"))
 
 
 @pytest.mark.parametrize(
@@ -79,5 +79,31 @@ def test_training_goes_on_from_its_last_checkpoint_and_ends_as_if_nothing_had_ha
             again = int(found.until("from").split()[1])
             assert 10 < again < 40  # of the last checkpoint, whose save may have been under way
             assert found.until("digest") == wanted
+            assert found.process.wait(60) == 0
+        await_nothing_held(cluster)
+
+
+@pytest.mark.full
+def test_training_goes_on_with_the_other_slice_and_takes_one_back_that_is_up_again() -> None:
+    """Each slice is down once: all agents of its island are killed."""
+    with on_cluster(1, 2, islands=2, controller=["--lease", "3"]) as (cluster, door):
+        with program(SLICES, door.env) as found:
+            assert found.until("slices") == "slices 2"
+            assert found.until("on") == "on 0 1 from 0"
+            found.until("step 5")
+            for down in (1, 0):
+                cluster.agents[down].process.kill()
+                cluster.agents[down].process.wait()
+                assert "JaxRuntimeError DATA_LOSS: [host-lost]" in found.until("again")
+                assert found.until("on").startswith(f"on {1 - down} from ")
+                for _ in range(3):
+                    found.until("step")
+                cluster.again(down)
+                assert found.until("again").split()[1] == "ScaleUpSignalError"
+                assert found.until("on").startswith("on 0 1 from ")
+                for _ in range(3):
+                    found.until("step")
+            found.go_on()
+            assert found.until("as by hand") == "as by hand True"
             assert found.process.wait(60) == 0
         await_nothing_held(cluster)

@@ -104,7 +104,7 @@ def test_a_sub_slice_that_makes_no_sense_is_refused() -> None:
     refused(
         behind(SliceSpec("s", 8, of="all", picks=tuple(range(8)))), "itself a part of slice 'all': say which devices"
     )
-    for own in ({"kind": "v3"}, {"island": "a"}, {"layout": "spread"}, {"exclusive": True}):
+    for own in ({"kind": "v3"}, {"island": "a"}, {"layout": "spread"}, {"exclusive": True}, {"absent": "fail"}):
         refused(with_part(**own), "slice 'part' (0)", "are those of slice 's', of which it is a part")
 
 

@@ -273,6 +273,24 @@ def test_a_slice_moves_to_another_island_only_if_it_named_none_and_its_own_has_n
     assert r.retry() == [(3, "s", BoundSlice(line(1, 4, 4)))]
 
 
+def test_what_needs_a_slice_is_not_to_wait_for_hosts_if_that_is_what_the_slice_says() -> None:
+    r = all_up(small(hosts=2, devices_per_host=2, islands=2))
+    spec = slice_spec(4, island="i1", absent="fail")
+    part = SliceSpec("part", 1, of="s", picks=(3,))
+    r.bind(1, spec)
+    r.bind(1, part)
+    r.host_lost(2)
+    down = MustWait("is down: it waits for hosts 2 of island 'i1' (lost)", fails=True)
+    of_part = MustWait("is down: it is a part of slice 's', which waits for hosts 2 of island 'i1' (lost)", fails=True)
+    assert [each.new for each in r.remap(1)] == [down, of_part]
+    assert (r.bind(1, spec), r.bind(1, part)) == (down, of_part)
+    r.host_joined(2)
+    assert bound(r.bind(2, slice_spec(4, island="i1", exclusive=True))) == [4, 5, 6, 7]
+    r.retry()
+    waits(r.bind(1, spec))
+    assert r.bind(1, spec) == MustWait(r.waiting()[0].reason)  # hosts are up, and another has their devices
+
+
 def test_a_slice_that_must_move_stays_on_its_island_even_if_others_are_less_loaded() -> None:
     r = all_up(small(hosts=2, devices_per_host=1, islands=2))
     r.bind(1, slice_spec(1))

@@ -243,7 +243,7 @@ def test_two_programs_share_an_island_by_weights_and_their_functions_of_one_name
     """Both run at once, and call without waiting. Their steps have one name, and one takes longer than the other."""
     cluster, other = tmp_path / "cluster.toml", f"unix:{tmp_path}/bob.sock"
     cluster.write_text(ISLANDS, encoding="utf-8")
-    words = ["--simulate", str(cluster), "--trace", str(tmp_path / "trace"), "--policy", "stride", "--island", "east"]
+    words = ["--simulate", str(cluster), "--trace", str(tmp_path / "trace"), "--policy", "stride", "--islands", "east"]
     with opened(32, [*words, "--name", "ann", "--also", f"{other},name=bob,weight=3"]) as door:
         env = [door.env, {**door.env, "JAX_BACKEND_TARGET": f"grpc://{other}"}]
         with program(STEPS_OF, env[0], "1024", "200") as ann, program(STEPS_OF, env[1], "2048", "100") as bob:
@@ -271,6 +271,35 @@ def test_two_programs_share_an_island_by_weights_and_their_functions_of_one_name
     assert shares["bob"] / shares["ann"] == pytest.approx(3, rel=0.05)
 
 
+# --- several islands ----------------------------------------------------------------------------------------------
+
+SLICES = """
+import json
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+of = [each.slice_index for each in jax.devices()]
+rows = [NamedSharding(Mesh([each for each in jax.devices() if each.slice_index == at], "x"), P("x")) for at in (0, 1)]
+step = jax.jit(lambda x: 2 * x + 1)
+y = jax.device_put(step(jax.device_put(np.ones((64, 512), np.float32), rows[0])), rows[1])
+print(json.dumps([of, float(np.asarray(step(y))[3, 4])]))
+"""
+
+
+def test_each_island_is_a_slice_of_the_devices_and_arrays_move_between_them(tmp_path: Path) -> None:
+    cluster, trace = tmp_path / "cluster.toml", tmp_path / "trace"
+    cluster.write_text(ISLANDS, encoding="utf-8")
+    words = ["--simulate", str(cluster), "--trace", str(trace), "--islands", "west,east", "--values", "compute"]
+    with opened(2, words) as door:
+        (found,) = said(python("-c", SLICES, env=door.env))
+        assert found == [[0, 0, 1, 1], 7.0]
+        door.child.process.send_signal(signal.SIGTERM)
+        assert door.child.process.wait(60) == 0
+    ran = Trace.load(trace)
+    assert ran.gangs()["island"].tolist() == ["west", "east"]
+    moved = ran.transfers()
+    assert moved[moved["step"] == "copy"]["nbytes"].tolist() == [64 * 512 * 4]
+
+
 # --- options ------------------------------------------------------------------------------------------------------
 
 
@@ -280,7 +309,8 @@ def test_two_programs_share_an_island_by_weights_and_their_functions_of_one_name
         (("--simulate", "Q"), "'Q'"),
         (("--simulate", "B", "--connect", "grpc://head:29000"), "a door has one cluster"),
         (("--simulate", "B", "--devices", "513"), "there are 512 on island"),
-        (("--simulate", "B", "--island", "west"), "the cluster has no such island"),
+        (("--simulate", "B", "--islands", "west"), "the cluster has no island 'west'"),
+        (("--simulate", "docs/examples/cluster.toml", "--islands", "all"), "a program's devices are of one kind, and"),
         (("--simulate", "v5p-16384"), "a door simulates at most 4,096"),
         (("--simulate", "B", "--values", "compute"), "--values compute: this machine's CPU stands for each"),
         (("--simulate", "B", "--token-file", "x"), "--token-file is for a door to a cluster"),

@@ -42,7 +42,7 @@ def test_large_arrays_are_put_on_the_slice_of_their_devices(rig: ClusterRig) -> 
     rig.large(devices=(2,))
     whole, one = rig.calls()
     assert isinstance(whole, m.Put)
-    assert whole.slice == rig.places.root
+    assert whole.slice == rig.places.roots[0]
     assert whole.value.sharding.dims == ((0,), ())
     assert (one.slice.of, one.slice.picks) == ("devices", (2,))
     offered = rig.link.offers[whole.buffer].array()

@@ -12,7 +12,7 @@ import pytest
 from backend.auth import Access
 from backend.client import Head
 from backend.contents import StableHLOCode, hash_of
-from backend.door import ServedCluster
+from backend.door import ServedCluster, SessionIsland
 from backend.door.cluster import cluster_link
 from backend.door.cluster.cluster_calls import CallOrder
 from backend.door.cluster.cluster_link import RemoteLink, fault_of_blame
@@ -204,7 +204,7 @@ async def test_code_is_left_with_a_controller_that_comes_back(monkeypatch: pytes
 
 
 def source_of(head: Any) -> RemoteSource:
-    return RemoteSource(head, DESCRIBED, ServedCluster("127.0.0.1:1", Access(), 2))
+    return RemoteSource(head, DESCRIBED, ServedCluster("127.0.0.1:1", Access()), (SessionIsland("", 2),))
 
 
 async def test_a_door_forgets_code_with_the_last_session_that_has_it() -> None:

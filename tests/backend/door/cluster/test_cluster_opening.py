@@ -10,8 +10,9 @@ import pytest
 from backend.auth import Access
 from backend.client import Head
 from backend.contents import stablehlo_code
-from backend.door import ClusterRefused, ServedCluster, session_devices_of
+from backend.door import ClusterRefused, ServedCluster, SessionIsland, session_islands_of
 from backend.door.cluster.cluster_opening import find_cluster, platform_of
+from backend.door.cluster.cluster_programs import Places
 from core.model import small
 
 from ...cluster import cluster
@@ -55,37 +56,47 @@ async def test_devices_that_only_take_time_are_no_devices_for_jax(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("devices", "islands", "says"),
     [
-        ({"devices": 5}, "--devices 5: the devices of a session are on one island, and there are 4 on island 'i0'"),
-        ({"island": "west"}, "--island west: the cluster has no such island; there are 4 on island 'i0'"),
+        (5, "", "--devices 5: a session has so many on each of its islands, and there are 4 on island 'i0'"),
+        (5, "all", "--devices 5: a session has so many on each of its islands, and there are 4 on island 'i0'"),
+        (0, "west", "--islands west: the cluster has no island 'west'; there are 4 on island 'i0'"),
+        (0, "i0,", "--islands i0,: the cluster has no island ''"),
+        (0, "i0,i1,i0", "--islands i0,i1,i0: 'i0' is there twice"),
     ],
 )
-def test_more_than_there_is_is_refused_with_what_there_is(options: dict[str, object], says: str) -> None:
+def test_more_than_there_is_is_refused_with_what_there_is(devices: int, islands: str, says: str) -> None:
     with pytest.raises(ClusterRefused) as refused:
-        session_devices_of(small(2, 2, 2), **{"devices": 0, "island": ""} | options)  # type: ignore[arg-type]
+        session_islands_of(small(2, 2, 2), devices, islands)
     assert says in str(refused.value)
-    assert "4 on island 'i1'" in str(refused.value)
 
 
-def test_without_a_number_a_session_has_all_devices_of_the_largest_island() -> None:
-    assert session_devices_of(small(2, 2, 2), 0, "") == 4
+@pytest.mark.parametrize(
+    ("devices", "islands", "found"),
+    [
+        (0, "", [("", 4)]),  # any island, of the largest
+        (3, "i1", [("i1", 3)]),
+        (0, "all", [("i0", 4), ("i1", 4)]),
+        (2, "i1,i0", [("i1", 2), ("i0", 2)]),
+    ],
+)
+def test_a_session_has_devices_of_the_islands_that_are_named(
+    devices: int, islands: str, found: list[tuple[str, int]]
+) -> None:
+    assert list(session_islands_of(small(2, 2, 2), devices, islands)) == found
 
 
 def test_devices_have_the_numbers_of_the_session_and_not_those_of_their_hosts() -> None:
     device = stablehlo_code.PlatformDevice
-    about = stablehlo_code.PlatformAbout(
-        "cpu", "1", "TFRT", 6,
-        (
-            device("cpu", ("device", "pinned_host"), 0, "CpuDevice(id=2048)", "TFRT_CPU_2048", {}),
-            device("cpu", ("device", "pinned_host"), 0, "CpuDevice(id=7)", "TFRT_CPU_7", {"slice_index": 1}),
-        ),
-    )  # fmt: skip
-    found = platform_of(about)
+    names = [("CpuDevice(id=2048)", "TFRT_CPU_2048"), ("CpuDevice(id=7)", "TFRT_CPU_7")]
+    alike = [device("cpu", ("device", "pinned_host"), 0, *each, {"slice_index": 5, "core": 1}) for each in names]
+    about = [stablehlo_code.PlatformAbout("cpu", "1", "TFRT", 6, tuple(alike[:count])) for count in (2, 1)]
+    found = platform_of(about, Places([SessionIsland("i0", 2), SessionIsland("i1", 1)]))
     assert [(each.id, each.repr, each.text) for each in found.devices] == [
         (0, "CpuDevice(id=0)", "TFRT_CPU_0"),
         (1, "CpuDevice(id=1)", "TFRT_CPU_1"),
+        (2, "CpuDevice(id=2)", "TFRT_CPU_2"),
     ]
-    assert [each.memories for each in found.devices] == [(0, 1), (2, 3)]
+    assert [each.memories for each in found.devices] == [(0, 1), (2, 3), (4, 5)]
     assert found.default_memory_kind() == "device"
-    assert found.devices[1].attributes == {"slice_index": 1}
+    assert [dict(each.attributes) for each in found.devices] == [{"slice_index": at, "core": 1} for at in (0, 0, 1)]

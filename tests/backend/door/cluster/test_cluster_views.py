@@ -55,7 +55,7 @@ def test_an_array_made_of_four_is_a_view_of_them(rig: ClusterRig) -> None:
     (view,) = rig.calls()
     assert isinstance(view, m.View)
     assert view.shards == tuple((buffer, 0) for buffer in puts)
-    assert (view.value.shape, view.slice) == ((128, 64), rig.places.root)
+    assert (view.value.shape, view.slice) == ((128, 64), rig.places.roots[0])
     told = rig.told(made)
     assert told == []
     rig.ready(*puts, view.buffer)

@@ -17,16 +17,15 @@ LIFTS = ("arrays", "callbacks", "client")  # modules of this package
 def initialize() -> None:
     import jax
 
-    bridge: Any = importlib.import_module("jax._src.xla_bridge")
     target = jax.config.read("jax_backend_target")  # type: ignore[no-untyped-call]
     platforms = getattr(jax.config, "jax_platforms", None) or "proxy"  # unset: the door is one of those that JAX tries
-    if not target:
+    if not target or "proxy" not in platforms.split(","):
         return
+    bridge: Any = importlib.import_module("jax._src.xla_bridge")
     if "proxy" not in bridge._backend_factories:  # JAX 0.12 has it, and so does who uses pathwaysutils
         _register(target)
-    if "proxy" in platforms.split(","):
-        for name in LIFTS:
-            importlib.import_module(f"{__name__}.{name}").install()
+    for name in LIFTS:
+        importlib.import_module(f"{__name__}.{name}").install()
 
 
 def _register(target: str) -> None:

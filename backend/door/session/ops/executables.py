@@ -224,6 +224,7 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
     meter, donated = state.memory, _donated(value, arguments, keep) if facts.donated else ()
     if meter.used + value.row.total > meter.most:
         meter.check(value.row.total - sum(nbytes_of(each) for each in donated))
+    meter.maker.name = facts.name
     refs = state.devices.execute(value.executable, [each.ref for each in arguments], keep, options.launch_id)
     for each in donated:
         release(each)

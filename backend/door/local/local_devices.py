@@ -344,7 +344,7 @@ class LocalDevices:
             waits = executable.forwarders is not None
             handlers = executable.handlers
             results = executable.loaded.execute_sharded(given, with_tokens=waits or handlers is None)
-            ended = results.consume_token() if waits or handlers is None else None
+            ended: Any = results.consume_token() if waits or handlers is None else None
             if waits:
                 ended.block_until_ready()
             found: list[Ref] = (

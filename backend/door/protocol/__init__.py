@@ -26,6 +26,7 @@ from .ifrt_messages import (
     IfrtProxyVersion,
     IfrtRequest,
     IfrtResponse,
+    ObjectStoreDumpProto,
     OpSharding,
     StatusCode,
     StringArrayContents,

@@ -24,7 +24,10 @@ RENAMED = {
     "xla.ShapeProto": "XlaShapeProto",
     "tensorflow.error.Code": "StatusCode",
 }
-PACKAGES = ("xla", "tensorflow.error", "tensorflow", "xla.ifrt", "xla.ifrt.proto", "xla.ifrt.proxy")
+PACKAGES = (
+    "xla", "tensorflow.error", "tensorflow", "xla.ifrt", "xla.ifrt.proto", "xla.ifrt.proxy",
+    "ifrt_proxy_contrib_pathways",
+)  # fmt: skip
 
 globals().update(
     {RENAMED.get(name, name.rpartition(".")[2]): found for name, found in message_classes(*PACKAGES).items()}

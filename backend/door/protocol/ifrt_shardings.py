@@ -27,7 +27,7 @@ from .ifrt_messages import (
     SingleDeviceShardingProto,
 )
 
-Box = tuple[slice, ...]
+Box = tuple[Any, ...]  # slices
 SINGLE, HLO, EVEN = (f"xla::ifrt::{name}Sharding" for name in ("SingleDevice", "Hlo", "ConcreteEven"))
 MOST_DIMS = 64  # of a tiling; numpy and XLA know no array of more
 GROUPS = frozenset((OpSharding.REPLICATED, OpSharding.UNREDUCED))

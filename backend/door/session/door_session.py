@@ -19,6 +19,8 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from ..protocol import IfrtRequest, StatusCode
+from .live_arrays import DUMP, dump_of
+from .memory_meter import Maker
 from .ops import OPERATIONS, Operation
 from .reply import Reply
 from .session_devices import SessionDevices, StatusError, invalid, unsupported
@@ -26,6 +28,7 @@ from .session_port import Opening, SessionLink, Version
 from .session_state import SessionLimits, SessionState
 
 log = logging.getLogger("seaway.door")
+WAITS = frozenset(("check_value_ready_request", "copy_to_host_buffer_request"))  # whose clients read what is alive
 UNCOUNTED = frozenset(("delete_array_request", "destruct_array_request"))
 
 
@@ -103,7 +106,8 @@ class DoorSession:
         name = request.WhichOneof("request")
         operation = OPERATIONS.get(name)
         metadata = request.request_metadata
-        reply = Reply(metadata.op_id, metadata.user_context_id, name not in UNCOUNTED, self._finished)
+        maker = self.state.memory.maker = Maker(metadata.user_context_id, name)
+        reply = Reply(metadata.op_id, maker, name not in UNCOUNTED, self._finished)
         if operation is None:
             self._waits += 1
             reply.fault(_unknown(name))
@@ -167,8 +171,16 @@ class DoorSession:
         if succeeded and reply.counted:
             metadata.seq_num = self._numbers
             self._numbers += 1
-        if reply.context:
-            metadata.destroyed_user_context_ids.append(reply.context)
+        maker, over = reply.maker, self.state.memory.over
+        if maker.live:
+            maker.answered = maker.context != 0
+        elif maker.context:
+            metadata.destroyed_user_context_ids.append(maker.context)
+        if over:
+            metadata.destroyed_user_context_ids.extend(over)
+            over.clear()
+        if not succeeded and maker.name in WAITS and metadata.status.code == StatusCode.RESOURCE_EXHAUSTED:
+            metadata.status.payload[DUMP] = dump_of(self.state.arrays).SerializeToString()
         self._link.send(response.SerializeToString())
         if self._waits == self._limits.waits - 1 and not self.busy:  # it was busy for that
             self._link.resume()
@@ -211,7 +223,8 @@ class LateSession(DoorSession):
             return
         metadata = request.request_metadata
         self._waits += 1
-        Reply(metadata.op_id, metadata.user_context_id, False, self._finished).fault(self._fault)
+        maker = Maker(metadata.user_context_id, "")
+        Reply(metadata.op_id, maker, False, self._finished).fault(self._fault)
 
     def _close(self) -> None:
         if self._begun:

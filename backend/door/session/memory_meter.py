@@ -4,6 +4,7 @@
     allocation.split(n)                   memory of an array that is taken apart: its shards live on their own
     allocation.cut(bytes)                 memory of several arrays: some of them live on their own
     release(memory)                       donated or deleted: free, although handles still name it
+    meter.maker                           the request that takes memory just now: each allocation knows its own
 
 Several handles may name the same memory: an array and its shards, or the same array relabelled. Each refers to the
 Allocations that it needs, so what they share is counted once. Memory that programs use while they run is not counted.
@@ -20,11 +21,26 @@ STRING_BYTES = 16  # of an element of an array of strings, besides long ones' co
 UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
+class Maker:
+    """A request that may make arrays. `context`: the client's number for a line of its program, 0: none. The client
+    keeps that line until it gets the number back, as often as it has sent it: with the request's answer, or when
+    the last of the allocations is gone. `live`: these; `answered`: the answer did not have it. `name`: of the request,
+    or of the function that it runs."""
+
+    __slots__ = ("answered", "context", "live", "name")
+
+    def __init__(self, context: int, name: str) -> None:
+        self.context, self.name, self.live, self.answered = context, name, 0, False
+
+
 class MemoryMeter:
-    __slots__ = ("most", "used")
+    """`over`: contexts to give back."""
+
+    __slots__ = ("maker", "most", "over", "used")
 
     def __init__(self, most: int) -> None:
         self.most, self.used = most, 0
+        self.maker, self.over = Maker(0, ""), list[int]()
 
     def check(self, nbytes: int) -> None:
         """Raises StatusError if so much more is too much."""
@@ -40,34 +56,38 @@ class MemoryMeter:
         if self.used + nbytes > self.most:
             self.check(nbytes)
         self.used += nbytes
-        return Allocation(self, nbytes)
+        return Allocation(self, nbytes, self.maker)
 
 
 class Allocation:
     """`nbytes`: without those of `parts`, into which it may have been split."""
 
-    __slots__ = ("meter", "nbytes", "parts")
+    __slots__ = ("maker", "meter", "nbytes", "parts")
 
-    def __init__(self, meter: MemoryMeter, nbytes: int) -> None:
-        self.meter, self.nbytes = meter, nbytes
+    def __init__(self, meter: MemoryMeter, nbytes: int, maker: Maker) -> None:
+        self.meter, self.nbytes, self.maker = meter, nbytes, maker
+        maker.live += 1
         self.parts: tuple[Allocation, ...] = ()
 
     def __del__(self) -> None:
-        self.meter.used -= self.nbytes
+        meter, maker = self.meter, self.maker
+        meter.used -= self.nbytes
+        maker.live -= 1
+        if maker.answered and not maker.live:
+            meter.over.append(maker.context)
 
     def cut(self, nbytes: int) -> Allocation:
         """So many bytes of it as an allocation of their own; none if it was released. It has not been split."""
         nbytes = min(nbytes, self.nbytes)
         self.nbytes -= nbytes
-        return Allocation(self.meter, nbytes)
+        return Allocation(self.meter, nbytes, self.maker)
 
     def split(self, count: int) -> tuple[Allocation, ...]:
         """The same for each caller. `count` is always the same for an allocation: the number of shards."""
         if not self.parts:
             each = self.nbytes // count
-            self.meter.used -= each * count
             self.nbytes -= each * count
-            self.parts = tuple(self.meter.take(each) for _ in range(count))
+            self.parts = tuple(Allocation(self.meter, each, self.maker) for _ in range(count))
         return self.parts
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ..protocol import IfrtResponse
+from .memory_meter import Maker
 from .session_devices import StatusError
 from .session_state import SessionState
 
@@ -13,10 +14,10 @@ from .session_state import SessionState
 class Reply:
     """`finished(reply, response, succeeded)` sends it; `counted`: whether it gets a sequence number."""
 
-    __slots__ = ("context", "counted", "finished", "op_id")
+    __slots__ = ("counted", "finished", "maker", "op_id")
 
-    def __init__(self, op_id: int, context: int, counted: bool, finished: Callable[[Reply, Any, bool], None]) -> None:
-        self.op_id, self.context, self.counted, self.finished = op_id, context, counted, finished
+    def __init__(self, op_id: int, maker: Maker, counted: bool, finished: Callable[[Reply, Any, bool], None]) -> None:
+        self.op_id, self.maker, self.counted, self.finished = op_id, maker, counted, finished
 
     def ok(self, response: Any) -> None:
         """`response`: an IfrtResponse whose body is set."""

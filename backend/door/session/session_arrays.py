@@ -10,7 +10,7 @@ Python decides what the step costs. Neighbours: `session_state`, `ops`; `session
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from core.model import Range, RangeTable, ranges
 
@@ -192,6 +192,9 @@ class ArrayTable:
                 else:
                     self._held.drop(handle)
                     self._number -= held.count
+
+    def entries(self) -> Collection[ArrayValue | ArrayValues]:
+        return self._held.values()
 
     def clear(self) -> None:
         self._held = RangeTable()

@@ -236,6 +236,7 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
     meter, donated = state.memory, _donated(value, arguments, keep) if facts.donated else ()
     if meter.used + value.row.total > meter.most:
         meter.check(value.row.total - sum(nbytes_of(each) for each in donated))
+    meter.maker.name = facts.name
     given = [each.ref for each in arguments], keep, options.launch_id
     executed = partial(_executed, state, body, reply, value, donated)
     if facts.waiting is not None:

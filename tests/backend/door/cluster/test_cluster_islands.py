@@ -14,7 +14,7 @@ from backend.door.cluster.cluster_opening import ClusterSessions, Serves
 from backend.door.cluster.cluster_programs import SessionIsland
 from backend.door.protocol.ifrt_messages import StatusCode
 from backend.door.protocol.ifrt_shardings import ShardSpec, Tiles
-from backend.door.session.session_devices import ArrayType, StatusError
+from backend.door.session.session_devices import ArrayCopy, ArrayType, StatusError
 from backend.door.session.session_port import Version
 from core.model import Reshard
 from core.protocol import Blame
@@ -54,7 +54,7 @@ def test_arrays_and_programs_are_on_the_slice_of_their_island(rig: ClusterRig) -
 def test_a_copy_to_another_island_moves_between_its_slice_and_this_one(rig: ClusterRig) -> None:
     x = rig.large(devices=(1,))
     rig.ready(rig.calls()[0].buffer)
-    rig.devices.copy([(ArrayType(F32, (128, 64), ShardSpec((5,), Tiles())), x)], False)
+    rig.devices.copy([ArrayCopy(x.type, ArrayType(F32, (128, 64), ShardSpec((5,), Tiles())), x)], False)
     register, submit = rig.calls()
     assert [each.name for each in register.ir.slices] == ["i0", "i1", "i0[1]", "i1[1]"]
     (node,) = register.ir.nodes
@@ -71,7 +71,7 @@ def test_arrays_and_programs_over_two_islands_are_refused_by_their_names(rig: Cl
     for wrong in (
         lambda: rig.devices.put(both, [contents, contents]),
         lambda: rig.devices.assemble(both, shards),
-        lambda: rig.devices.copy([(both, x)], False),
+        lambda: rig.devices.copy([ArrayCopy(x.type, both, x)], False),
         lambda: rig.put([1, 2], devices=(3, 4)),
     ):
         with pytest.raises(StatusError, match=BOTH) as refused:

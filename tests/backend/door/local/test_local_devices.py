@@ -39,7 +39,7 @@ def test_a_program_that_was_compiled_is_there_for_the_next_session(devices: Loca
     """With the same options; and so is what it compiles to, which is called as often as they like."""
     program = lowered(lambda x: x + 1, (1,), [value((4,), ())])
     said: SimpleQueue[Any] = SimpleQueue()
-    found = []
+    found: list[Any] = []
     for options in (compile_options(1), compile_options(1), compile_options(1, xla_embed_ir_in_executable="true")):
         devices.compile(program, options, (0,), lambda *made: said.put(made))
         found.append(said.get(timeout=60))
@@ -47,7 +47,8 @@ def test_a_program_that_was_compiled_is_there_for_the_next_session(devices: Loca
     assert first is second is not other
     assert facts is again
     for executable in (first, second):
-        (made,) = devices.execute(executable, [devices.put(KIND, [np.ones(4, np.float32)])], (), 0)
+        results: Any = devices.execute(executable, [devices.put(KIND, [np.ones(4, np.float32)])], (), 0)
+        (made,) = results
         assert np.asarray(made).tolist() == [2] * 4
 
 

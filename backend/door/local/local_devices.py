@@ -25,13 +25,14 @@ import jax
 import numpy as np
 from jaxlib import _jax
 
+from backend.contents import StagedProgram
 from backend.pjrt.code import stablehlo_executables, wake_lapack
 from backend.sandbox import ProgramGate
 from backend.xla import assigned_to
 from core.model import ranges
 
 from ...auth import Rules
-from ..program_facts import compiled_facts, fault_of, program_facts, read_program, translated
+from ..program_facts import compiled_facts, fault_of, known_stages, program_facts, read_program, translated
 from ..protocol import STRING, TOKEN, ShardSpec, StatusCode, Tiles, dtype_of, name_of, op_sharding
 from ..session import (
     ArrayType,
@@ -41,12 +42,14 @@ from ..session import (
     Platform,
     Ref,
     Refs,
+    StagePlan,
     StatusError,
     Unready,
     WhenCompiled,
     invalid,
     unsupported,
 )
+from .local_stages import StagedExecutable
 
 native: Any = _jax
 hlo: Any = importlib.import_module("jax._src.lib").xla_client
@@ -252,6 +255,12 @@ class LocalDevices:
         facts = compiled_facts(about, said, devices, self._default_kind)
         return Executable(found, facts, self._handlers(facts)), facts
 
+    def read_stages(self, program: bytes, serdes: int, done: Callable[[StagedProgram | StatusError], None]) -> None:
+        self._compiling.submit(lambda: self._post(done, known_stages(self._gate, program, serdes)))
+
+    def staged(self, plan: StagePlan, stages: Sequence[Executable], facts: CompiledFacts) -> StagedExecutable:
+        return StagedExecutable(plan, stages, facts)
+
     def _handlers(self, facts: CompiledFacts) -> list[Any] | None:
         if any(array_type.kind == TOKEN for array_type in facts.results):
             return None
@@ -264,9 +273,12 @@ class LocalDevices:
         ]  # fmt: skip
 
     def execute(
-        self, executable: Executable, arguments: Sequence[Ref], keep: Sequence[int], launch: int
+        self, executable: Executable | StagedExecutable, arguments: Sequence[Ref], keep: Sequence[int], launch: int
     ) -> list[Ref] | Refs:
         given = _one_by_one(arguments)
+        if isinstance(executable, StagedExecutable):
+            _check_there(given)
+            return executable.run(self, given, keep, launch)
         with translated():
             for at in executable.donated.intersection(keep):
                 given[at] = self._duplicate(given[at])

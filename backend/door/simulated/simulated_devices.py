@@ -17,10 +17,22 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from backend.contents import StagedProgram
 from core.model import MAX_LITERALS
 
 from ..cluster import ClusterDevices
-from ..session import ArrayType, Platform, Ref, Refs, StatusError, Unready, WhenCompiled, unsupported
+from ..session import (
+    ArrayType,
+    CompiledFacts,
+    Platform,
+    Ref,
+    Refs,
+    StagePlan,
+    StatusError,
+    Unready,
+    WhenCompiled,
+    unsupported,
+)
 from .simulation_port import WaitingLine
 
 T = TypeVar("T")
@@ -41,6 +53,8 @@ class SessionContents(Protocol):
     def compile(
         self, program: bytes, options: bytes, devices: Sequence[int], done: Callable[[Any, Any], None]
     ) -> None: ...
+
+    def staged(self, plan: StagePlan, stages: Sequence[Any], facts: CompiledFacts) -> Any: ...
 
     def execute(
         self, executable: Any, arguments: Sequence[Ref], keep: Sequence[int], launch: int
@@ -192,6 +206,16 @@ class SimulatedDevices:
 
         self._timed.compile(program, options, devices, made)
 
+    def read_stages(self, program: bytes, serdes: int, done: Callable[[StagedProgram | StatusError], None]) -> None:
+        self._line.speaks()
+        self._timed.read_stages(program, serdes, self._at_work(done))
+
+    def staged(
+        self, plan: StagePlan, stages: Sequence[SimulatedExecutable], facts: CompiledFacts
+    ) -> SimulatedExecutable:
+        contents = self._contents.staged(plan, [each.contents for each in stages], facts)
+        return SimulatedExecutable(self._timed.staged(plan, [each.timed for each in stages], facts), contents)
+
     def execute(
         self, executable: SimulatedExecutable, arguments: Sequence[SimulatedRef | SimulatedRefs],
         keep: Sequence[int], launch: int,
@@ -286,6 +310,9 @@ class ShapesOnly:
 
     def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: Callable[[Any, Any], None]) -> None:
         done(None, None)
+
+    def staged(self, plan: StagePlan, stages: Sequence[None], facts: CompiledFacts) -> None:
+        pass
 
     def execute(
         self, executable: None, arguments: Sequence[Shards | None], keep: Sequence[int], launch: int

@@ -30,17 +30,15 @@ from ..reply import Operation, Reply
 from ..session_arrays import ArrayValue, ArrayValues
 from ..session_devices import ArrayType, CompiledFacts, StatusError, invalid, unsupported
 from ..session_state import ExecutableValue, SessionState
+from .mpmd import compile_stages
 from .reading import _ready
 from .starting import set_attributes
 
-PROGRAM, OPTIONS = "xla::ifrt::XlaProgram", "xla::ifrt::XlaCompileOptions"
 REFUSED = {
     "CustomCallProgram": "colocated Python would run pickled code of the client's: run it in the client's process",
     "PluginProgram": "it is for a plug-in of Google's own servers (pathwaysutils: profiles, persistence, resharding), "
     "which this door does not have. jax.device_put reshards, and Orbax saves without ENABLE_PATHWAYS_PERSISTENCE",
-    "IfrtIRProgram": "MPMD programs are not implemented: run one program for each mesh",
 }
-COMPILING = 256  # programs of a session that may wait for the compiler
 FITS = 64  # rows of arguments for which an executable remembers that they have the right types
 
 
@@ -49,13 +47,17 @@ FITS = 64  # rows of arguments for which an executable remembers that they have 
 
 def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
     program, options = body.program, body.compile_options
-    if program.type_name != PROGRAM:
-        reason = REFUSED.get(program.type_name.rpartition("::")[2], f"only {PROGRAM} is known here")
+    known = PROGRAMS.get(program.type_name)
+    if known is None:
+        reason = REFUSED.get(program.type_name.rpartition("::")[2], f"only {', '.join(PROGRAMS)} are known here")
         raise unsupported(f"a program of type {program.type_name!r} is refused: {reason}")
+    options_type, begin = known
     if body.host_callbacks:
         raise unsupported("Python callbacks inside compiled programs do not work through this door")
-    if options.type_name != OPTIONS:
-        raise unsupported(f"compile options of type {options.type_name!r} are refused: only {OPTIONS} is known here")
+    if options.type_name != options_type:
+        raise unsupported(
+            f"compile options of type {options.type_name!r} are refused: only {options_type} is known here"
+        )
     limits = state.limits
     if len(program.data) > limits.program_bytes:
         raise StatusError(
@@ -63,15 +65,20 @@ def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
             f"the program has {len(program.data)} bytes, but at most {limits.program_bytes} are allowed: pass large "
             "constants as arguments",
         )
-    if len(state.executables) >= limits.executables or state.compiling >= COMPILING:
-        raise StatusError(
-            StatusCode.RESOURCE_EXHAUSTED,
-            f"a session may have {limits.executables} executables, and {COMPILING} that are being compiled: "
-            "jax.clear_caches() frees those that are not in use",
-        )
-    safe, devices = safe_options(options.data, state.count)
+    state.check_executables(1)
+    begin(state, program.data, options.data, reply)
+
+
+def _compile_xla(state: SessionState, program: bytes, options: bytes, reply: Reply) -> None:
+    safe, devices = safe_options(options, state.count)
     state.compiling += 1
-    state.devices.compile(program.data, safe, devices, partial(_compiled, state, reply))
+    state.devices.compile(program, safe, devices, partial(_compiled, state, reply))
+
+
+PROGRAMS: Mapping[str, tuple[str, Callable[[SessionState, bytes, bytes, Reply], None]]] = {
+    "xla::ifrt::XlaProgram": ("xla::ifrt::XlaCompileOptions", _compile_xla),
+    "xla::ifrt::IfrtIRProgram": ("xla::ifrt::IfrtIRCompileOptions", compile_stages),
+}
 
 
 def _compiled(state: SessionState, reply: Reply, executable: Any, facts: CompiledFacts | StatusError) -> None:
@@ -83,10 +90,9 @@ def _compiled(state: SessionState, reply: Reply, executable: Any, facts: Compile
     if isinstance(facts, StatusError):
         reply.fault(facts)
         return
-    handle = state.new_handle()
-    state.executables[handle] = ExecutableValue(executable, facts)
     reply.answer(
-        "compile_response", loaded_executable_handle=handle, name=facts.name, num_devices=len(facts.devices),
+        "compile_response", loaded_executable_handle=state.keep_executable(ExecutableValue(executable, facts)),
+        name=facts.name, num_devices=len(facts.devices),
         device_ids=facts.devices, addressable_device_ids=facts.devices, fingerprint_value=facts.fingerprint,
         ready_future_handle=state.keep_future(counted=True),
     )  # fmt: skip
@@ -163,9 +169,11 @@ def program_text(state: SessionState, body: Any, reply: Reply) -> None:
 
 
 def _ask(state: SessionState, body: Any, ask: Callable[..., None], told: Callable[[Any], None]) -> None:
-    executable = state.executable(body.loaded_executable_handle).executable
+    value = state.executable(body.loaded_executable_handle)
     try:
-        ask(executable, told)
+        if value.stages is not None:
+            raise unsupported("an MPMD program has several stages, each of which has costs and a text")
+        ask(value.executable, told)
     except StatusError as fault:
         told(fault)
 
@@ -189,6 +197,8 @@ def _forget(state: SessionState, handle: int) -> None:
     value = state.executables.pop(handle, None)
     if value is not None:
         state.devices.unload(value.executable)
+        for stage in (value.stages or {}).values():
+            _forget(state, stage)
 
 
 # --- run --------------------------------------------------------------------------------------------------
@@ -204,8 +214,8 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
     keep: Sequence[int] = tuple(given) if (given := options.non_donatable_input_indices) else ()
     arguments = _arguments(state, value, list(body.args_handles), keep)
     meter, donated = state.memory, _donated(value, arguments, keep) if facts.donated else ()
-    if meter.used + value.row.total > meter.most:
-        meter.check(value.row.total - sum(nbytes_of(each) for each in donated))
+    if meter.used + value.row.total + facts.passing > meter.most:
+        meter.check(value.row.total + facts.passing - sum(nbytes_of(each) for each in donated))
     refs = state.devices.execute(value.executable, [each.ref for each in arguments], keep, options.launch_id)
     for each in donated:
         release(each)
@@ -247,7 +257,7 @@ def _arguments(
 
 
 def _check_argument(facts: CompiledFacts, index: int, array_type: ArrayType) -> None:
-    devices, parameter = facts.devices, facts.parameters[index]
+    devices, parameter = facts.places[index] if facts.places else facts.devices, facts.parameters[index]
     if array_type.sharding.devices != devices:
         raise invalid(f"an argument of {facts.name} is on devices {array_type.sharding.devices}, not on {devices}")
     if parameter is not None and (array_type.kind != parameter[0] or array_type.shape != parameter[1]):

@@ -1,0 +1,42 @@
+"""MPMD programs on this process's devices: each stage is called in its turn, and begins when its arguments are there.
+
+Neighbours: `local_devices`, which does what a step says; `session.stage_plans`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..session import CompiledFacts, Ref, SessionDevices, StagePlan, unsupported
+
+
+class StagedExecutable:
+    """`stages`: executables."""
+
+    def __init__(self, plan: StagePlan, stages: Sequence[Any], facts: CompiledFacts) -> None:
+        self._plan, self._stages, self._donated = plan, stages, frozenset(facts.donated)
+        for step in plan.steps:
+            ends = [[plan.types[at].sharding.tiles for at in side] for side in (step.inputs, step.outputs)]
+            if step.stage is None and ends[0] != ends[1]:
+                raise unsupported(f"{plan.name} has 'ifrt.Reshard': a door to local devices copies arrays as they are")
+
+    def run(self, devices: SessionDevices, given: Sequence[Ref], keep: Sequence[int], launch: int) -> list[Ref]:
+        plan, arrays, donated = self._plan, dict(enumerate(given)), self._donated.difference(keep)
+        stay = frozenset(arrays) - donated
+        for step in plan.steps:
+            arguments = [arrays[number] for number in step.inputs]
+            if step.stage is None:
+                targets = [plan.types[number] for number in step.outputs]
+                made: Any = devices.copy(list(zip(targets, arguments, strict=True)), True)
+            else:
+                stage = self._stages[step.stage]
+                spared = [at for at in stage.donated if at not in step.last or step.inputs[at] in stay]
+                made = devices.execute(stage, arguments, spared, launch)
+                made = made if isinstance(made, list) else made.waits()
+            arrays.update(zip(step.outputs, made, strict=True))
+            for at in step.last:
+                del arrays[step.inputs[at]]
+        for at in donated:
+            devices.delete(given[at])
+        return [arrays[number] for number in plan.results]

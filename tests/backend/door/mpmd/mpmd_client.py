@@ -1,14 +1,16 @@
 """A JAX program with steps of several stages, as Shardy's front end would run it: with jaxlib's own functions.
 
-    python mpmd_client.py NAME [STEPS]      NAME.mlir is beside this file
+    python mpmd_client.py STEPS NAME ...      NAME.mlir is beside this file
 
-It prints a line for each step: the loss, the greatest difference from what plain JAX computes on this process's CPU,
-and whether the weights that it gave away are gone. `capture_programs` made the programs.
+It prints a line for each step: the loss, whether all is what plain JAX computes on this process's CPU, and whether the
+weights that it gave away are gone; then how many stages there are, as far as they have costs and memory. With "shapes"
+behind the names it reads nothing. `capture_programs` made the programs.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +69,20 @@ def shardy() -> Iterator[tuple[Any, Any]]:
         yield found, ir
 
 
+def text_of(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.mlir").read_text(encoding="utf-8")
+
+
+def compiled(text: str, devices: Any, avals: Any, shardings: Any) -> Any:
+    """`avals`, `shardings`: of the results."""
+    with shardy() as (mpmd, ir):
+        module = ir.Module.parse(text)
+        return mpmd.compile_mpmd(
+            backend=devices[0].client, ifrt_mlir_module=module, devices=devices, out_avals=avals,
+            out_shardings=shardings, xla_compile_options=mpmd.get_compile_options(module, {}),
+        )  # fmt: skip
+
+
 class Step:
     """One of the programs, compiled for these devices."""
 
@@ -75,11 +91,10 @@ class Step:
 
         self.name, self.arguments = name, arguments_of(name)
         self.weights = STAGES if name == PIPELINE else 2
-        P = jax.sharding.PartitionSpec
 
         def on(row: Any, *spec: Any) -> Any:
             axes = ("x",) if name == PIPELINE else ("data", "model")
-            return jax.sharding.NamedSharding(jax.sharding.Mesh(row, axes), P(*spec))
+            return jax.sharding.NamedSharding(jax.sharding.Mesh(row, axes), jax.sharding.PartitionSpec(*spec))
 
         if name == PIPELINE:
             rows = np.array(devices).reshape(4, 2)
@@ -92,12 +107,7 @@ class Step:
         avals = [jax.core.ShapedArray((), np.dtype(np.float32))] + [
             jax.core.ShapedArray(each.shape, each.dtype) for each in self.arguments[: self.weights]
         ]
-        with shardy() as (mpmd, ir):
-            module = ir.Module.parse(Path(__file__).with_name(f"{name}.mlir").read_text(encoding="utf-8"))
-            self.compiled = mpmd.compile_mpmd(
-                backend=devices[0].client, ifrt_mlir_module=module, devices=devices, out_avals=avals,
-                out_shardings=out, xla_compile_options=mpmd.get_compile_options(module, {}),
-            )  # fmt: skip
+        self.compiled = compiled(text_of(name), devices, avals, out)
 
     def put(self) -> list[Any]:
         import jax
@@ -110,7 +120,7 @@ class Step:
         return [loss, *weights, *given[self.weights :]]
 
 
-def main(name: str, steps: int) -> None:
+def main(steps: int, name: str, shapes: bool) -> None:
     import jax
 
     step = Step(name, jax.devices())
@@ -120,13 +130,61 @@ def main(name: str, steps: int) -> None:
     for _ in range(steps):
         before = given[: step.weights]
         loss, *given = step(given)
+        if shapes:
+            jax.block_until_ready(given)
+            continue
         wanted, *weights = reference(*here)
         here = [*map(np.asarray, weights), *here[step.weights :]]
-        off = max(float(np.abs(np.asarray(a) - b).max()) for a, b in zip((loss, *given), (wanted, *here), strict=True))
-        print(f"loss {float(loss):.6f} off {off:.1e} gone {all(each.is_deleted() for each in before)}")
-    print("memory", sorted(step.compiled.get_compiled_memory_stats())[:1])
-    print("costs", len(step.compiled.cost_analysis()))
+        same = all(np.allclose(a, b, atol=1e-5) for a, b in zip((loss, *given), (wanted, *here), strict=True))
+        print(f"{name} {float(loss):.4f} {same} {all(each.is_deleted() for each in before)}")
+    print(name, len(step.compiled.get_compiled_memory_stats()), len(step.compiled.cost_analysis()))
+
+
+def reshard(devices: Any) -> None:
+    """An array of four devices, by rows, becomes one of four others, by rows and columns."""
+    import jax
+
+    here, there = (
+        "#ifrt.sharding_param<4x1 to [0] on 4>, [0, 1, 2, 3]",
+        "#ifrt.sharding_param<2x2 to [1, 0] on 2x2>, [4, 5, 6, 7]",
+    )
+    given, made = (f"!ifrt.array<tensor<8x16xf32>, {where}>" for where in (here, there))
+    text = f"""module @jit_move {{ func.func public @main(%a: {given}) -> {made} attributes {{ifrt.function}} {{
+        %b, %c = "ifrt.Reshard"(%a) <{{donated = false, operandSegmentSizes = array<i32: 1, 0>}}>
+            : ({given}) -> ({made}, !ifrt.control)
+        return %b : {made} }} }}"""
+    spec, mesh = jax.sharding.PartitionSpec, jax.sharding.Mesh
+    rows = jax.sharding.NamedSharding(mesh(np.array(devices[:4]), ("x",)), spec("x"))
+    tiles = jax.sharding.NamedSharding(mesh(np.array(devices[4:]).reshape(2, 2), ("y", "x")), spec("x", "y"))
+    x = np.arange(128, dtype=np.float32).reshape(8, 16)
+    move = compiled(text, devices, [jax.core.ShapedArray(x.shape, x.dtype)], [tiles])
+    (found,) = move.execute([jax.device_put(x, rows)])
+    shards = all(np.array_equal(np.asarray(each.data), x[each.index]) for each in found.addressable_shards)
+    print("reshard", shards, np.array_equal(np.asarray(found), x))
+
+
+def refused(devices: Any, text: str) -> None:
+    """A stage that may not be compiled, and how it is told."""
+    changed = re.sub(
+        r'"stablehlo.tanh"\((%\w+)\)', r'"stablehlo.custom_call"(\1) <{call_target_name = "never_heard_of"}>', text
+    )
+    try:
+        compiled(changed, devices, [], [])
+    except Exception as error:
+        print(str(error).partition(";")[0])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    import jax
+
+    names = sys.argv[2:]
+    for each in names:
+        if each == "refused":
+            refused(jax.devices(), text_of(TWO_STAGES))
+        elif each == "reshard":
+            try:
+                reshard(jax.devices())
+            except Exception as error:
+                print(error)
+        elif each != "shapes":
+            main(int(sys.argv[1]), each, "shapes" in names)

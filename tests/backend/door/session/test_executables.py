@@ -71,8 +71,8 @@ def test_a_program_that_does_not_compile_says_why() -> None:
     [
         ({"program__type_name": "xla::ifrt::CustomCallProgram"}, "colocated Python would run pickled code"),
         ({"program__type_name": "xla::ifrt::PluginProgram"}, "which this door does not have. jax.device_put reshards"),
-        ({"program__type_name": "xla::ifrt::IfrtIRProgram"}, "MPMD programs are not implemented"),
-        ({"program__type_name": "xla::ifrt::OtherProgram"}, "only xla::ifrt::XlaProgram is known here"),
+        ({"program__type_name": "xla::ifrt::IfrtIRProgram"}, "only xla::ifrt::IfrtIRCompileOptions is known here"),
+        ({"program__type_name": "xla::ifrt::OtherProgram"}, "only xla::ifrt::XlaProgram, xla::ifrt::IfrtIRProgram are"),
         ({"host_callbacks": [b"f"]}, "Python callbacks inside compiled programs do not work"),
         ({"compile_options__type_name": "other"}, "compile options of type 'other' are refused"),
         ({"compile_options__data": b"\xff\xff"}, "the compile options cannot be read"),

@@ -138,7 +138,8 @@ class LocalDevices:
         self._waiting = ThreadPoolExecutor(WAITING, "wait")
         self._under_way: deque[Any] = deque()  # a result of each program, in order
         self._under_way_multi: deque[Any] = deque()
-        self._multi = max(1, threads // max(len(self._devices), 1) - 1)
+        self._stages: deque[Any] = deque()  # a token of each stage, in order
+        self._threads, self._multi = threads, max(1, threads // max(len(self._devices), 1) - 1)
         self._sharding_of = lru_cache(maxsize=4096)(self._sharding)
         self._aval_of = lru_cache(maxsize=4096)(_aval)
 
@@ -278,11 +279,19 @@ class LocalDevices:
         given = _one_by_one(arguments)
         if isinstance(executable, StagedExecutable):
             _check_there(given)
-            return executable.run(self, given, keep, launch)
+            return executable.run(self, given, keep)
+        return self.run(executable, given, keep, tokens=False)
+
+    def run(self, executable: Executable, given: list[Any], keep: Sequence[int], tokens: bool) -> list[Ref] | Refs:
+        """`tokens`: it is one of many that begin together."""
+        if tokens:
+            self._made_room(executable.devices)
         with translated():
             for at in executable.donated.intersection(keep):
                 given[at] = self._duplicate(given[at])
-            results = executable.loaded.execute_sharded(given)
+            results = executable.loaded.execute_sharded(given, with_tokens=tokens)
+            if tokens:
+                self._stages.append(results.consume_token())
             handlers = executable.handlers
             found: list[Ref] = (
                 list(results.consume_with_handlers(handlers))
@@ -293,6 +302,13 @@ class LocalDevices:
             line = self._under_way if executable.devices == 1 else self._under_way_multi
             line.append(found[0])
         return found if handlers is None or len(found) < ranges.FEW else LocalRefs(found)
+
+    def _made_room(self, devices: int) -> None:
+        """Waits until one more of the stages that begin together may be enqueued, on so many devices. Their results may
+        be donated before they have run, so tokens tell when they have."""
+        while len(self._stages) >= max(1, self._threads // devices - 1):
+            with suppress(Exception):  # who reads its results is told
+                self._stages.popleft().block_until_ready()
 
     def _duplicate(self, array: Any) -> Any:
         _check_there([array])

@@ -1,14 +1,19 @@
 """MPMD programs on this process's devices: each stage is called in its turn, and begins when its arguments are there.
 
-Neighbours: `local_devices`, which does what a step says; `session.stage_plans`.
+A step with very many stages waits for its first ones before it enqueues its last. Neighbours: `local_devices`, which
+does what a step says; `session.stage_plans`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from ..session import CompiledFacts, Ref, SessionDevices, StagePlan, unsupported
+from ..session import CompiledFacts, Ref, Refs, SessionDevices, StagePlan, unsupported
+
+
+class StageDevices(SessionDevices, Protocol):
+    def run(self, executable: Any, given: list[Any], keep: Sequence[int], tokens: bool) -> list[Ref] | Refs: ...
 
 
 class StagedExecutable:
@@ -21,7 +26,7 @@ class StagedExecutable:
             if step.stage is None and ends[0] != ends[1]:
                 raise unsupported(f"{plan.name} has 'ifrt.Reshard': a door to local devices copies arrays as they are")
 
-    def run(self, devices: SessionDevices, given: Sequence[Ref], keep: Sequence[int], launch: int) -> list[Ref]:
+    def run(self, devices: StageDevices, given: Sequence[Ref], keep: Sequence[int]) -> list[Ref]:
         plan, arrays, donated = self._plan, dict(enumerate(given)), self._donated.difference(keep)
         stay = frozenset(arrays) - donated
         for step in plan.steps:
@@ -32,7 +37,7 @@ class StagedExecutable:
             else:
                 stage = self._stages[step.stage]
                 spared = [at for at in stage.donated if at not in step.last or step.inputs[at] in stay]
-                made = devices.execute(stage, arguments, spared, launch)
+                made = devices.run(stage, arguments, spared, tokens=True)
                 made = made if isinstance(made, list) else made.waits()
             arrays.update(zip(step.outputs, made, strict=True))
             for at in step.last:

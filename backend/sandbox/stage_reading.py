@@ -26,7 +26,8 @@ from ..pjrt.code import stablehlo_executables
 from ..xla import StatusCode
 from .inspection import ProgramRefused
 
-STEPS, ARRAYS, CALLS = 1 << 14, 1 << 16, 1 << 10  # the most that a program may have
+STEPS, ARRAYS, USES, CALLS = 1 << 14, 1 << 16, 1 << 20, 1 << 10  # the most that a program may have
+TEXT = 1 << 26  # characters of all its arrays' types
 LOADS = """module { func.func public @main(%a: !mpmd.mesh_tensor<"m", tensor<f32>>)
 -> !mpmd.mesh_tensor<"m", tensor<f32>> attributes {topology = #mpmd.topology<<"m" : <["x"=1]>>>}
 { return %a : !mpmd.mesh_tensor<"m", tensor<f32>> } }"""
@@ -78,11 +79,16 @@ def _wrong(why: str, code: int = StatusCode.INVALID_ARGUMENT) -> ProgramRefused:
     return ProgramRefused(code, f"the MPMD program is refused: {why}")
 
 
+def _too_much(why: str) -> ProgramRefused:
+    return _wrong(why, StatusCode.RESOURCE_EXHAUSTED)
+
+
 class StageReader:
     def __init__(self, ir: Any, module: Any) -> None:
         self._ir, self._module = ir, module
         self._numbers: dict[Any, int] = {}  # of arrays
         self._types: list[str] = []
+        self._text_size = 0
         self._calls: dict[StagedCall, int] = {}
 
     def program(self) -> StagedProgram:
@@ -109,7 +115,7 @@ class StageReader:
         )  # fmt: skip
 
     def _steps(self, block: Any) -> tuple[list[StagedStep], tuple[int, ...]]:
-        steps: list[StagedStep] = []
+        steps, uses = list[StagedStep](), 0
         for each in block.operations:
             operation, attributes = each.operation, _attributes(each.operation)
             arrays = list(operation.operands)
@@ -127,10 +133,9 @@ class StageReader:
             for result in made:
                 self._number(result)
             steps.append(StagedStep(call, inputs, len(made)))
-            if len(steps) > STEPS or len(self._types) > ARRAYS or len(self._calls) > CALLS:
-                raise _wrong(
-                    f"it has more than {STEPS} steps, {ARRAYS} arrays or {CALLS} stages", StatusCode.RESOURCE_EXHAUSTED
-                )
+            uses += len(inputs)
+            if len(steps) > STEPS or uses > USES or len(self._calls) > CALLS:
+                raise _too_much(f"it has more than {STEPS} steps, {USES} uses of arrays or {CALLS} stages")
         raise _wrong("its function 'main' does not return")
 
     def _call(self, attributes: Mapping[str, Any]) -> int:
@@ -146,6 +151,9 @@ class StageReader:
     def _number(self, array: Any) -> None:
         self._numbers[array] = len(self._types)
         self._types.append(str(array.type))
+        self._text_size += len(self._types[-1])
+        if len(self._types) > ARRAYS or self._text_size > TEXT:
+            raise _too_much(f"it has more than {ARRAYS} arrays, or their types are too long")
 
     def _donated(self, main: Any) -> tuple[int, ...]:
         found = _attributes(main).get("arg_attrs", ())

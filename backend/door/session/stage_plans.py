@@ -9,6 +9,7 @@ says. Neighbours: `ops.mpmd`; `local_devices` and `cluster_programs`, which carr
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from math import prod
 
@@ -31,7 +32,8 @@ def staged_plan(
     layout: Callable[[ArrayType], str],
 ) -> tuple[StagePlan, CompiledFacts]:  # fmt: skip
     """`ids`: the session's numbers of the devices that the program numbers. Raises StatusError."""
-    said = [type_of(each, ids, default_kind) for each in program.types]
+    known = {text: type_of(text, ids, default_kind) for text in set(program.types)}
+    said = [known[text] for text in program.types]
     types, steps = said[: program.parameters], list[PlanStep]()
     for step in program.steps:
         _check_numbers(step.inputs, len(types))
@@ -46,13 +48,14 @@ def staged_plan(
         stage = None if step.call < 0 else step.call
         steps.append(PlanStep(stage, step.inputs, tuple(range(first, len(types)))))
     _check_numbers(program.results, len(types))
-    results = list(program.results)
-    for at, number in enumerate(results):
-        if number < program.parameters or number in results[:at]:  # a caller may delete one, and keep the other
-            results[at] = len(types)
+    results = dict[int, None]()
+    for number in program.results:
+        if number < program.parameters or number in results:  # a caller may delete one, and keep the other
             steps.append(PlanStep(None, (number,), (len(types),)))
             types.append(types[number])
-    stay = {each for each in range(program.parameters) if each not in program.donated}.union(results)
+            number = len(types) - 1
+        results[number] = None
+    stay = set(range(program.parameters)).difference(program.donated).union(results)
     steps = _with_ends(steps, stay)
     plan = StagePlan(program.name, tuple(types), tuple(steps), tuple(results))
     return plan, _facts(plan, program, ids, default_kind, layout, sum(each.code_size for each in stages))
@@ -85,9 +88,9 @@ def _with_ends(steps: Sequence[PlanStep], needed: set[int]) -> list[PlanStep]:
     """`needed`: arrays that stay when all is done."""
     found = []
     for step in reversed(steps):
-        inputs = step.inputs
-        last = frozenset(at for at, number in enumerate(inputs) if number not in needed and inputs.count(number) == 1)
-        needed.update(inputs)
+        uses = Counter(step.inputs)
+        last = frozenset(at for at, number in enumerate(step.inputs) if number not in needed and uses[number] == 1)
+        needed.update(uses)
         found.append(step._replace(last=last))
     return found[::-1]
 
@@ -110,7 +113,8 @@ def _facts(
 
 def _peak(plan: StagePlan, parameters: int) -> int:
     """The most bytes that arrays take at a time which are neither arguments nor results."""
-    sizes = [0 if at < parameters or at in plan.results else bytes_of(each) for at, each in enumerate(plan.types)]
+    others = {*range(parameters), *plan.results}
+    sizes = [0 if at in others else bytes_of(each) for at, each in enumerate(plan.types)]
     now = peak = 0
     for step in plan.steps:
         now += sum(sizes[number] for number in step.outputs)

@@ -95,7 +95,7 @@ def test_bytes_that_are_no_such_program_are_refused() -> None:
 
 def test_a_program_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     program = bytecode(TEXTS["two_stages"])
-    for name in ("STEPS", "ARRAYS", "CALLS"):
+    for name in ("STEPS", "ARRAYS", "USES", "CALLS", "TEXT"):
         with monkeypatch.context() as patch:
             patch.setattr(stage_reading, name, 3)
             assert refused(program).code == StatusCode.RESOURCE_EXHAUSTED

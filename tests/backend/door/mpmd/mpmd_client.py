@@ -7,6 +7,8 @@ weights that it gave away are gone; then how many stages there are, as far as th
 behind the names it reads nothing. `capture_programs` made the programs.
 """
 
+# mypy: disable-error-code="no-untyped-call"
+
 from __future__ import annotations
 
 import importlib
@@ -44,7 +46,7 @@ def plain(name: str, *given: Any) -> Any:
     def loss(ws: Any) -> Any:
         if name == TWO_STAGES:
             return jnp.mean((jnp.tanh(given[2] @ ws[0]) @ ws[1] - given[3]) ** 2)
-        total = 0.0
+        total: Any = 0.0
         for x in given[STAGES:]:
             for w in ws:
                 x = jnp.tanh(x @ w)

@@ -3,6 +3,7 @@
 shard_io        pieces of transfers, cut from shards and assembled again;  host_pieces: where they lie
 code_blobs      code by the hash of its contents
 stablehlo_code  code that is raw StableHLO, and what hosts say of it
+staged_program  MPMD programs: several codes, each on its devices
 """
 
 from __future__ import annotations
@@ -12,3 +13,4 @@ from .code_blobs import LATELY, LIMIT, Blobs, InUse, hash_of
 from .host_pieces import HostPieces, local_shards
 from .shard_io import Array, ArraySink, ArraySource, ContentsMismatch, Overflow, ShardSource, Sink
 from .stablehlo_code import AboutError, CompiledAbout, PlatformAbout, PlatformDevice, StableHLOCode
+from .staged_program import StagedCall, StagedProgram, StagedStep

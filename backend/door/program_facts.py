@@ -2,6 +2,7 @@
 
     read_program(StableHLO, more) -> ProgramFacts        what a program says of itself
     compiled_facts(ProgramFacts, CompiledAbout, ...)     with what its compiler said
+    known_stages(gate, bytecode, serdes)                 what an MPMD program says, or why it is refused
     with translated(): ...                               errors of JAX, and of the sandbox, become StatusErrors
 
 A program's callers are told the types of results before it has run, so these come from the signature of `@main`. Every
@@ -15,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from ..contents import AboutError, CompiledAbout
+from ..contents import AboutError, CompiledAbout, StagedProgram
 from ..pjrt.code import ArrayFacts, CallbackFacts, MainFacts, stablehlo_executables
-from ..sandbox import ProgramRefused
+from ..sandbox import ProgramGate, ProgramRefused, read_stages
 from ..sandbox import read_program as main_of_program
 from .protocol import REPLICATED, TOKEN, OpSharding, ShardingError, ShardSpec, Tiles, kind_of_mlir, tiles_of
 from .session import ArrayType, CompiledFacts, StatusError, unsupported
@@ -92,6 +93,15 @@ def tiles_on(sharding: bytes, count: int) -> Tiles:
         return tiles_of(OpSharding.FromString(sharding), count)
     except ShardingError as error:
         raise unsupported(f"a result of the program has a sharding that is not known here: {error}") from None
+
+
+def known_stages(gate: ProgramGate | None, program: bytes, serdes: int) -> StagedProgram | StatusError:
+    """Read by a child of the gate's; None: here, since programs are trusted."""
+    try:
+        with translated():
+            return read_stages(program, serdes) if gate is None else gate.read_stages(program, serdes)
+    except StatusError as fault:
+        return fault
 
 
 def _known(found: Any) -> Any:

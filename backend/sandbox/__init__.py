@@ -9,7 +9,7 @@ program_gate     the door's executables of programs
 checkers         the children: started when needed, replaced when they die
 checker_process  one child, as its parent sees it; checker_pipes: as it sees itself
 inspection       the operations that code may have; targets: the foreign functions
-code_checker, program_checker   what the children do
+code_checker, program_checker   what the children do; stage_reading: what MPMD programs say
 
 A child has no secrets, no files and no accelerator, and is bounded in time and memory; it is no sandbox against code
 that takes it over (docs/security.md).
@@ -21,3 +21,4 @@ from .checked_devices import CheckedDevices
 from .inspection import ProgramRefused, read_program
 from .program_checker import Description
 from .program_gate import ProgramGate
+from .stage_reading import read_stages

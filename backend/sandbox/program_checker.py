@@ -3,8 +3,9 @@
     door --ProgramQuestion--> checker     reads it, refuses what it may not have, compiles it for CPU devices
     door <--ProgramAnswer---- checker     what it says of itself, and the executable as bytes, which the door loads
 
-It has the door's number of CPU devices: programs for others are read and not compiled. For devices that are only
-simulated it describes the executable instead (`Description`). Neighbours: `program_gate`, which asks; `checker_pipes`.
+An MPMD program is only read; its stages come as programs of their own. A checker has the door's number of CPU devices:
+programs for others are read and not compiled. For devices that are only simulated it describes the executable instead
+(`Description`). Neighbours: `program_gate`, which asks; `checker_pipes`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ..pjrt.code import MainFacts, stablehlo_executables, unasked
 from ..xla import StatusCode
 from .checker_pipes import CheckerSettings, serve
 from .inspection import ProgramRefused, read_program
+from .stage_reading import read_stages
 
 PARTITIONED = "all-reduce-promotion"  # XLA's first pass that is only for CPUs: it turns bf16 into f32
 
@@ -31,13 +33,20 @@ class ProgramCheckerSettings(CheckerSettings, frozen=True, kw_only=True):
     dumps: str  # where XLA leaves its texts; if given, executables are described, and not returned
 
 
-class ProgramQuestion(msgspec.Struct, frozen=True):
+class ProgramQuestion(msgspec.Struct, frozen=True, tag=True):
     """`devices`: those of the device assignment, by JAX's numbers."""
 
     program: bytes
     options: bytes
     devices: tuple[int, ...]
     callbacks: bool = False  # its client answers calls of functions in its process
+
+
+class StagesQuestion(msgspec.Struct, frozen=True, tag=True):
+    """What an MPMD program says. `serdes`: the serialization version of the jaxlib that wrote it."""
+
+    program: bytes
+    serdes: int
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -51,7 +60,8 @@ class Description(msgspec.Struct, frozen=True):
 
 
 class ProgramAnswer(msgspec.Struct, frozen=True):
-    """`code`: 0, or what is wrong. `executable`: empty if the door has to compile it; or its encoded Description."""
+    """`code`: 0, or what is wrong. `executable`: empty if the door has to compile it; or its encoded Description. To a
+    StagesQuestion: the encoded StagedProgram."""
 
     code: int
     text: str = ""
@@ -67,8 +77,11 @@ def main() -> None:
     settings = msgspec.json.decode(sys.argv[1], type=ProgramCheckerSettings)
 
     def answer_to(asked: bytes, compiles: Callable[[], None]) -> ProgramAnswer:
-        question = msgspec.msgpack.decode(asked, type=ProgramQuestion)
+        question: Any = msgspec.msgpack.decode(asked, type=ProgramQuestion | StagesQuestion)
         try:
+            if isinstance(question, StagesQuestion):
+                stages = read_stages(question.program, question.serdes)
+                return ProgramAnswer(0, "", None, msgspec.msgpack.encode(stages))
             found = read_program(question.program, settings.more, callbacks=question.callbacks)
             compiles()
             return ProgramAnswer(0, "", found, _compiled(question, found, settings))

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ..auth import Rules
+from ..contents import StagedProgram
 from ..pjrt.code import MainFacts
 from ..scratch_folder import ScratchFolder
 from ..xla import StatusCode
@@ -23,7 +24,7 @@ from .checker_pipes import bounds
 from .checker_process import Late, NotStarted
 from .checkers import CheckerEnded, Checkers
 from .inspection import ProgramRefused
-from .program_checker import PARTITIONED, ProgramAnswer, ProgramCheckerSettings, ProgramQuestion
+from .program_checker import PARTITIONED, ProgramAnswer, ProgramCheckerSettings, ProgramQuestion, StagesQuestion
 
 CHECKER = "backend.sandbox.program_checker"
 LARGEST = 1 << 30  # bytes of an executable
@@ -49,7 +50,15 @@ class ProgramGate:
     ) -> tuple[MainFacts, bytes]:
         """What the program says of itself, and its executable, or its Description; no bytes: it is harmless, but to be
         compiled here. `callbacks`: its client answers calls. Raises ProgramRefused."""
-        question = ProgramQuestion(program, options, tuple(devices), callbacks)
+        answer = self._asked(ProgramQuestion(program, options, tuple(devices), callbacks))
+        assert answer.main is not None
+        return answer.main, answer.executable
+
+    def read_stages(self, program: bytes, serdes: int) -> StagedProgram:
+        """What an MPMD program says, which a client with this serialization version wrote. Raises ProgramRefused."""
+        return msgspec.msgpack.decode(self._asked(StagesQuestion(program, serdes)).executable, type=StagedProgram)
+
+    def _asked(self, question: ProgramQuestion | StagesQuestion) -> ProgramAnswer:
         key = hashlib.sha256(msgspec.msgpack.encode(question)).digest()
         if (known := self._crashed.get(key)) is not None:
             raise ProgramRefused(known.code, known.text)
@@ -67,9 +76,9 @@ class ProgramGate:
             ) from None
         except CheckerEnded as ended:
             raise self._fault(ended, key) from None
-        if answer.main is None:
+        if answer.code:
             raise ProgramRefused(answer.code, answer.text)
-        return answer.main, answer.executable
+        return answer
 
     def close(self) -> None:
         self.checkers.close()

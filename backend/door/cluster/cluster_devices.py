@@ -18,12 +18,23 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from backend.contents import StableHLOCode, stablehlo_code
+from backend.contents import StableHLOCode, StagedProgram, stablehlo_code
 from core.client import Blocked, Client, to_put
 from core.model import MAX_LITERALS, Range, ranges
 
 from ..protocol import STRING, TOKEN, StatusCode, cut_otherwise
-from ..session import ArrayCopy, ArrayType, Platform, SessionCallbacks, StatusError, Unready, WhenCompiled, invalid
+from ..session import (
+    ArrayCopy,
+    ArrayType,
+    CompiledFacts,
+    Platform,
+    SessionCallbacks,
+    StagePlan,
+    StatusError,
+    Unready,
+    WhenCompiled,
+    invalid,
+)
 from .cluster_answers import ClusterAnswers, WhenRead
 from .cluster_arrays import (
     Argument,
@@ -304,6 +315,12 @@ class ClusterDevices:
     ) -> None:  # fmt: skip
         self._programs.compile(program, options, tuple(devices), done, callbacks)
 
+    def read_stages(self, program: bytes, serdes: int, done: Callable[[StagedProgram | StatusError], None]) -> None:
+        self._programs.read_stages(program, serdes, done)
+
+    def staged(self, plan: StagePlan, stages: Sequence[ClusterExecutable], facts: CompiledFacts) -> ClusterExecutable:
+        return self._programs.staged(plan, stages, facts)
+
     def execute(
         self, executable: ClusterExecutable, arguments: Sequence[Ref | ClusterArrays], keep: Sequence[int], launch: int
     ) -> list[Ref] | ClusterArrays:
@@ -372,13 +389,8 @@ class ClusterDevices:
         giving = given is not None
 
         def act(client: Client, now: int) -> bool:
-            if not giving and not executable.keeping:
-                found = client.register(executable.keeping_ir, now)
-                if isinstance(found, Blocked):
-                    return False
-                executable.keeping = found
-            program = executable.giving if giving else executable.keeping
-            return self._submit(client, now, program, executable.ir.name, sent, outcome, results)
+            program = executable.registered(giving, client, now)
+            return program != 0 and self._submit(client, now, program, executable.ir.name, sent, outcome, results)
 
         if not self._calls.attempt(act, partial(self._failed, outcome, results)):
             return False

@@ -18,17 +18,27 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from backend import xla
-from backend.contents import StableHLOCode, hash_of, stablehlo_code
-from core.client import Blocked
-from core.model import Illegal, Program, ranges
+from backend.contents import StableHLOCode, StagedProgram, hash_of, stablehlo_code
+from backend.sandbox import ProgramGate
+from core.client import Blocked, Client
+from core.model import Illegal, Node, Program, ProgramError, ranges, validate
 from core.protocol import Blame
 
-from ..program_facts import ProgramFacts, compiled_facts, read_program, tiles_on
+from ..program_facts import ProgramFacts, compiled_facts, known_stages, read_program, tiles_on
 from ..protocol import REPLICATED, TOKEN, ShardSpec, StatusCode
-from ..session import ArrayType, CompiledFacts, SessionCallbacks, StatusError, WhenCompiled, unsupported
+from ..session import (
+    ArrayType,
+    CompiledFacts,
+    SessionCallbacks,
+    StagePlan,
+    StatusError,
+    WhenCompiled,
+    invalid,
+    unsupported,
+)
 from .cluster_callbacks import ClusterCallbacks
 from .cluster_link import ClusterLink, fault_of_blame
-from .cluster_programs import Places, executable_program, function_of, question_program, with_cost
+from .cluster_programs import Places, executable_program, function_of, question_program, staged_program, with_costs
 
 log = logging.getLogger("seaway.door")
 StepTimes = Mapping[str, tuple[int, int]]  # step -> (executions, their typical time in nanoseconds)
@@ -63,15 +73,29 @@ class ClusterExecutable:
         plain = all(each.sharding.shard is None for each in self.arrays)
         self.together = plain and len(self.arrays) == len(facts.results) >= ranges.FEW
 
+    def registered(self, giving: bool, client: Client, now: int) -> int:
+        """The program by its name at core's client, with donation or without; 0: there is no room for it now."""
+        known = self.giving if giving else self.keeping
+        if not known:
+            found = client.register(self.ir if giving else self.keeping_ir, now)
+            known = 0 if isinstance(found, Blocked) else found
+            if giving:
+                self.giving = known
+            else:
+                self.keeping = known
+        return known
+
 
 class ClusterPrograms:
-    """`more`: foreign functions that programs may call besides the built-in list. `default_kind`: of memory, as soon as
-    a host has told it. `lines`: for programs that call functions of their client's process; None: none may."""
+    """`more`: foreign functions that programs may call besides the built-in list. `gate`: its children read MPMD
+    programs. `default_kind`: of memory, as soon as a host has told it. `lines`: for programs that call functions of
+    their client's process; None: none may."""
 
     def __init__(
-        self, link: ClusterLink, places: Places, more: Collection[str], lines: ClusterCallbacks | None = None
-    ) -> None:
-        self._link, self._places, self._more, self._lines = link, places, more, lines
+        self, link: ClusterLink, places: Places, more: Collection[str], gate: ProgramGate | None = None,
+        lines: ClusterCallbacks | None = None,
+    ) -> None:  # fmt: skip
+        self._link, self._places, self._more, self._gate, self._lines = link, places, more, gate, lines
         self.default_kind = ""
         self._pool = ThreadPoolExecutor(READING, "read")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -151,6 +175,26 @@ class ClusterPrograms:
             self.forget(asked)  # behind the program itself, so hosts do not forget the code between
         return executable, facts
 
+    def read_stages(self, program: bytes, serdes: int, done: Callable[[StagedProgram | StatusError], None]) -> None:
+        loop = asyncio.get_running_loop()
+
+        async def read() -> StagedProgram | StatusError:
+            return await loop.run_in_executor(self._pool, known_stages, self._gate, program, serdes)
+
+        self.begin(read(), done, done)
+
+    def staged(self, plan: StagePlan, stages: Sequence[ClusterExecutable], facts: CompiledFacts) -> ClusterExecutable:
+        """It is registered when it runs first; so are its stages, and hosts have their code."""
+        parts, count = [(each.ir, each.devices) for each in stages], len(facts.parameters)
+        irs = [staged_program(self._places, plan, parts, count, donated) for donated in (facts.donated, ())]
+        try:
+            validate(irs[0])
+        except ProgramError as error:
+            raise invalid(str(error)) from None
+        executable = ClusterExecutable(facts, plan.types[:count], StableHLOCode(b"", b""), *irs)
+        self._executables.add(executable)
+        return executable
+
     def _step_of(self, function: str, code: str) -> str:
         """The name of a program's one step, by which it is priced: each code that has this function's name has one of
         its own, `train_step`, `train_step.2`."""
@@ -219,11 +263,10 @@ class ClusterPrograms:
         """How often this session's steps ran, and how long they typically took. Policies share devices by what programs
         are said to cost, so one that takes another time than was said is registered anew."""
         for each in list(self._executables):
-            count, cost = seen.get(each.ir.nodes[0].name, (0, 0))
-            said = each.ir.computations[0].cost
-            if count < SEEN or said <= NEAR * cost <= NEAR * NEAR * said:
+            costs = _costs(each.ir, seen)
+            if costs is None:
                 continue
-            ir, keeping_ir = (with_cost(ir, max(1, cost)) for ir in (each.ir, each.keeping_ir))
+            ir, keeping_ir = (with_costs(ir, costs) for ir in (each.ir, each.keeping_ir))
             try:
                 found = self._link.act(lambda client, now, ir=ir: client.register(ir, now))  # type: ignore[misc]
             except Illegal:  # it has as many programs as it may, or is over
@@ -271,6 +314,18 @@ class ClusterPrograms:
         if self._lines is not None:
             self._lines.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _costs(program: Program, seen: StepTimes) -> list[int] | None:
+    """What its computations cost, if one of them takes another time than was said."""
+    found = [each.cost for each in program.computations]
+    changed = False
+    for node in program.nodes:
+        if isinstance(node, Node):
+            (count, cost), said = seen.get(node.name, (0, 0)), program.computations[node.computation].cost
+            if count >= SEEN and not said <= NEAR * cost <= NEAR * NEAR * said:
+                found[node.computation], changed = max(1, cost), True
+    return found if changed else None
 
 
 def _parameters(about: ProgramFacts, facts: CompiledFacts) -> list[ArrayType]:

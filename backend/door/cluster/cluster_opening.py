@@ -20,11 +20,12 @@ from typing import Protocol
 
 import grpc
 
-from backend.auth import Access
+from backend.auth import Access, Rules
 from backend.client import Head
 from backend.contents import StableHLOCode, stablehlo_code
 from backend.node import CallError
 from backend.pjrt.code import stablehlo_executables
+from backend.sandbox import ProgramGate
 from backend.streams import StreamRefused, dial
 from backend.wire import Described, call_messages, versions
 from backend.xla import flags_of
@@ -187,6 +188,7 @@ class ClusterSessions:
     ) -> None:  # fmt: skip
         self._source, self._watch = source, watch
         self._more, self._limits = frozenset(more), limits or SessionLimits()
+        self._gate = ProgramGate(Rules(more=tuple(more)), devices=1, compiles=False)  # children start when needed
         self._names: set[str] = set()
         self._links: set[SessionLine] = set()
         self._programs: dict[SessionLine, ClusterPrograms] = {}
@@ -207,7 +209,8 @@ class ClusterSessions:
         self._links.add(link)
         link.when_closed(lambda: self._gone(link))
         places = Places(source.islands)
-        programs = self._programs[link] = ClusterPrograms(link, places, self._more, link.callbacks())
+        programs = ClusterPrograms(link, places, self._more, self._gate, link.callbacks())
+        self._programs[link] = programs
         link.heard = partial(_hear, programs, name)
         failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         link.failed = partial(_lost, failed)
@@ -273,6 +276,7 @@ class ClusterSessions:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(link.closed() for link in list(self._links)), return_exceptions=True)
+        self._gate.close()
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

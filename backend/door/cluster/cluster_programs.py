@@ -1,7 +1,8 @@
-"""Programs of one node, as core knows them: what a session registers for an executable, a question, or a copy.
+"""Programs as core knows them: what a session registers for an executable, a question, or a copy.
 
     Places(islands).of(devices)                     the slice of an ordered set of the session's devices
-    question_program, executable_program, copy_program     -> core's Program
+    question_program, executable_program, copy_program     -> core's Program, of one node
+    staged_program                                          of an MPMD program: a node for each step
     function_of("jit_train_step")                   "train_step", the name of a program in status and traces
 
 A session has a slice on each of its islands, and a sub-slice of one for each row of devices that a program or an array
@@ -12,16 +13,16 @@ Neighbours: `cluster_layouts`, `cluster_executables`; `backend.contents` has wha
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from core.model import Arg, Computation, Node, Out, Program, Reshard, SliceSpec
+from core.model import Arg, Computation, Node, Out, Program, Ref, Reshard, SliceSpec, Value
 
-from ..session import ArrayType, invalid
+from ..session import ArrayType, StagePlan, invalid
 from .cluster_layouts import value_of
 
 ROOT = "devices"  # the name of a session's slice that may be on any island
@@ -130,25 +131,68 @@ def executable_program(
     )  # fmt: skip
 
 
-def with_cost(program: Program, cost: int) -> Program:
-    """The same program, whose computation takes this many nanoseconds."""
-    (computation,) = program.computations
-    return replace(program, computations=(replace(computation, cost=cost),))
+def with_costs(program: Program, costs: Sequence[int]) -> Program:
+    """The same program, whose computations take so many nanoseconds."""
+    priced = zip(program.computations, costs, strict=True)
+    return replace(program, computations=tuple(replace(each, cost=cost) for each, cost in priced))
 
 
 def copy_program(places: Places, copies: Sequence[tuple[ArrayType, ArrayType]]) -> Program:
-    """From where each array is to where it goes; all that go to the same devices go as one."""
+    """From where each array is to where it goes."""
     every = [end.sharding.devices for copy in copies for end in copy]
     slices = places.slices(*every)
     where = {devices: slices.index(places.of(devices)) for devices in dict.fromkeys(every)}
     given = tuple(value_of(source, where[source.sharding.devices]) for source, _ in copies)
     made = [value_of(target, where[target.sharding.devices]) for _, target in copies]
+    nodes: list[Node | Reshard] = []
+    outs = _copied(nodes, tuple(map(Arg, range(len(given)))), made)
+    return Program(name="copy", slices=slices, computations=(), args=given, nodes=tuple(nodes), results=outs)
+
+
+def _copied(nodes: list[Node | Reshard], refs: Sequence[Ref], made: Sequence[Value]) -> tuple[Ref, ...]:
+    """Nodes behind `nodes` that copy these; all that go to the same devices go as one."""
     together: dict[int, list[int]] = {}  # arrays, by the slice that they go to
     for number, value in enumerate(made):
         together.setdefault(value.slice, []).append(number)
-    nodes = [Reshard("copy", tuple(map(Arg, each)), tuple(made[at] for at in each)) for each in together.values()]
-    outs = {at: Out(node, output) for node, each in enumerate(together.values()) for output, at in enumerate(each)}
+    outs: dict[int, Ref] = {}
+    for each in together.values():
+        outs.update((at, Out(len(nodes), output)) for output, at in enumerate(each))
+        nodes.append(Reshard("copy", tuple(refs[at] for at in each), tuple(made[at] for at in each)))
+    return tuple(outs[at] for at in range(len(made)))
+
+
+def staged_program(
+    places: Places, plan: StagePlan, stages: Sequence[tuple[Program, tuple[int, ...]]], parameters: int,
+    donated: Collection[int],
+) -> Program:  # fmt: skip
+    """`stages`: each as a program of one node, and its devices. `donated`: arguments that are given up."""
+    rows = dict.fromkeys((*(each.sharding.devices for each in plan.types), *(devices for _, devices in stages)))
+    slices = places.slices(*rows)
+    where = {row: slices.index(places.of(row)) for row in rows}
+    values = [value_of(each, where[each.sharding.devices]) for each in plan.types]
+    refs: list[Ref] = [Arg(at) for at in range(parameters)]
+    nodes: list[Node | Reshard] = []
+    for step in plan.steps:
+        inputs = tuple(refs[number] for number in step.inputs)
+        if step.stage is None:
+            refs += _copied(nodes, inputs, [values[number] for number in step.outputs])
+            continue
+        program, devices = stages[step.stage]
+        (node,), place = program.nodes, where[devices]
+        assert isinstance(node, Node)
+        expects, outputs = (tuple(replace(each, slice=place) for each in side) for side in (node.expects, node.outputs))
+        takes = tuple(
+            at
+            for at in node.donate
+            if at in step.last and (step.inputs[at] >= parameters or step.inputs[at] in donated)
+        )
+        refs += [Out(len(nodes), output) for output in range(len(outputs))]
+        nodes.append(replace(
+            node, computation=step.stage, slice=place, inputs=inputs, expects=expects, outputs=outputs, donate=takes
+        ))  # fmt: skip
     return Program(
-        name="copy", slices=slices, computations=(), args=given, nodes=tuple(nodes),
-        results=tuple(outs[at] for at in range(len(copies))),
+        name=function_of(plan.name), slices=slices,
+        computations=tuple(computation for program, _ in stages for computation in program.computations),
+        args=tuple(values[:parameters]), nodes=tuple(nodes), results=tuple(refs[number] for number in plan.results),
+        donate_args=tuple(donated),
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """The devices of the process itself, by its own JAX.
 
-local_devices      arrays and executables of JAX, behind the protocol of `session_devices`
+local_devices      arrays and executables of JAX, behind the protocol of `session_devices`; local_stages: MPMD programs
 kept_executables   what was compiled for one session and is there for the next
 
 Neighbours: `programs` compiles; `server` starts it.

@@ -26,6 +26,7 @@ import jax
 import numpy as np
 from jaxlib import _jax
 
+from backend.contents import StagedProgram
 from backend.contents.callbacks import CallbackFault
 from backend.pjrt.code import Forwarders, stablehlo_executables, wake_lapack
 from backend.sandbox import ProgramGate
@@ -33,7 +34,7 @@ from backend.xla import assigned_to, flags_of
 from core.model import ranges
 
 from ...auth import Rules
-from ..program_facts import compiled_facts, fault_of, program_facts, read_program, translated
+from ..program_facts import compiled_facts, fault_of, known_stages, program_facts, read_program, translated
 from ..protocol import STRING, TOKEN, ShardSpec, StatusCode, Tiles, cut_otherwise, dtype_of, name_of, op_sharding
 from ..session import (
     ArrayCopy,
@@ -45,6 +46,7 @@ from ..session import (
     Ref,
     Refs,
     SessionCallbacks,
+    StagePlan,
     StatusError,
     Unready,
     WhenCompiled,
@@ -53,6 +55,7 @@ from ..session import (
     unsupported,
 )
 from .kept_executables import KeptExecutables, key_of
+from .local_stages import StagedExecutable
 from .resharding import recut
 
 native: Any = _jax
@@ -160,7 +163,8 @@ class LocalDevices:
         self._waiting = ThreadPoolExecutor(WAITING, "wait")
         self._under_way: deque[Any] = deque()  # a result of each program, in order
         self._under_way_multi: deque[Any] = deque()
-        self._multi = max(1, threads // max(len(self._devices), 1) - 1)
+        self._stages: deque[Any] = deque()  # a token of each stage, in order
+        self._threads, self._multi = threads, max(1, threads // max(len(self._devices), 1) - 1)
         self._sharding_of = lru_cache(maxsize=4096)(self._sharding)
         self._aval_of = lru_cache(maxsize=4096)(_aval)
 
@@ -323,6 +327,12 @@ class LocalDevices:
         self._kept.keep(key, (made, facts), max(len(program), len(artifact), facts.code_size))
         return made, facts
 
+    def read_stages(self, program: bytes, serdes: int, done: Callable[[StagedProgram | StatusError], None]) -> None:
+        self._compiling.submit(lambda: self._post(done, known_stages(self._gate, program, serdes)))
+
+    def staged(self, plan: StagePlan, stages: Sequence[Executable], facts: CompiledFacts) -> StagedExecutable:
+        return StagedExecutable(plan, stages, facts)
+
     def _handlers(self, facts: CompiledFacts) -> list[Any] | None:
         if any(array_type.kind == TOKEN for array_type in facts.results):
             return None
@@ -335,16 +345,27 @@ class LocalDevices:
         ]  # fmt: skip
 
     def execute(
-        self, executable: Executable, arguments: Sequence[Ref], keep: Sequence[int], launch: int
+        self, executable: Executable | StagedExecutable, arguments: Sequence[Ref], keep: Sequence[int], launch: int
     ) -> list[Ref] | Refs:
         given = _one_by_one(arguments)
+        if isinstance(executable, StagedExecutable):
+            _check_there(given)
+            return executable.run(self, given, keep)
+        return self.run(executable, given, keep, tokens=False)
+
+    def run(self, executable: Executable, given: list[Any], keep: Sequence[int], tokens: bool) -> list[Ref] | Refs:
+        """`tokens`: it is one of many that begin together."""
+        if tokens:
+            self._made_room(executable.devices)
         with translated():
             for at in executable.donated.intersection(keep):
                 given[at] = self._duplicate(given[at])
-            waits = executable.forwarders is not None
-            handlers = executable.handlers
-            results = executable.loaded.execute_sharded(given, with_tokens=waits or handlers is None)
-            ended: Any = results.consume_token() if waits or handlers is None else None
+            handlers, waits = executable.handlers, executable.forwarders is not None
+            asks = tokens or waits or handlers is None
+            results = executable.loaded.execute_sharded(given, with_tokens=asks)
+            ended: Any = results.consume_token() if asks else None
+            if tokens:
+                self._stages.append(ended)
             if waits:
                 ended.block_until_ready()
             found: list[Ref] = (
@@ -378,6 +399,13 @@ class LocalDevices:
             self._post(done, fault or found)
 
         self._waiting.submit(work)
+
+    def _made_room(self, devices: int) -> None:
+        """Waits until one more of the stages that begin together may be enqueued, on so many devices. Their results may
+        be donated before they have run, so tokens tell when they have."""
+        while len(self._stages) >= max(1, self._threads // devices - 1):
+            with suppress(Exception):  # who reads its results is told
+                self._stages.popleft().block_until_ready()
 
     def _duplicate(self, array: Any) -> Any:
         _check_there([array])

@@ -23,6 +23,8 @@ from .ifrt_messages import (
     GrpcHostBufferStoreMetadata,
     GrpcHostBufferStoreRequest,
     GrpcIfrtSessionMetadata,
+    IfrtIrCompileOptionsProto,
+    IfrtIrProgramProto,
     IfrtProxyVersion,
     IfrtRequest,
     IfrtResponse,

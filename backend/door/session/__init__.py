@@ -6,6 +6,7 @@ session_state     what a session holds; session_arrays: its arrays
 session_devices   what a session asks of devices; local, cluster and simulated ones answer
 session_port      what a session and the service know of each other
 memory_meter      how much a client may hold; session_callbacks: what its programs call in its process
+stage_plans       MPMD programs, checked
 
 Neighbours: `server` above, `protocol` below; devices are behind the protocols of `session_devices`.
 """
@@ -24,6 +25,7 @@ from .session_devices import (
     Ref,
     Refs,
     SessionDevices,
+    StagePlan,
     StatusError,
     Unready,
     WhenCompiled,

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from backend.contents import StagedProgram
+
 from ..protocol import ShardSpec, StatusCode
 from .session_callbacks import SessionCallbacks
 
@@ -125,7 +127,29 @@ class CompiledFacts:
     donated: tuple[int, ...]
     memory_stats: Mapping[str, int]
     code_size: int
+    places: tuple[tuple[int, ...], ...] = ()  # devices of each parameter, if these are not those of the program
+    passing: int = 0  # bytes of arrays that it makes and gives up again
     waiting: RunsWaiting | None = None
+
+
+class PlanStep(NamedTuple):
+    """`stage`: which of the executables runs; None: output k is input k on the devices of its type, cut as that is.
+    `last`: places among `inputs` of arrays that nothing needs afterwards."""
+
+    stage: int | None
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    last: frozenset[int] = frozenset()
+
+
+class StagePlan(NamedTuple):
+    """An MPMD program. Arrays are numbered, and the first are the arguments. No result is an argument, or another
+    result."""
+
+    name: str
+    types: tuple[ArrayType, ...]
+    steps: tuple[PlanStep, ...]
+    results: tuple[int, ...]
 
 
 class Unready(Protocol):
@@ -184,6 +208,12 @@ class SessionDevices(Protocol):
     ) -> None:  # fmt: skip
         """Compiles StableHLO. `options`: a CompileOptionsProto of which only what is safe is left; `devices`: those of
         its device assignment, replica by replica. `callbacks`: for what the program calls; None: nobody answers."""
+
+    def read_stages(self, program: bytes, serdes: int, done: Callable[[StagedProgram | StatusError], None]) -> None:
+        """What an MPMD program says, which a client with this serialization version wrote."""
+
+    def staged(self, plan: StagePlan, stages: Sequence[Any], facts: CompiledFacts) -> Any:
+        """An executable of several, which stay. Raises StatusError."""
 
     def execute(self, executable: Any, arguments: Sequence[Ref], keep: Sequence[int], launch: int) -> list[Ref] | Refs:
         """Runs it on these arguments. One of them may be a `Refs` that stands for several, which is taken or not as a

@@ -6,7 +6,7 @@ leaves its `StatusError` under the handles of its results, and uses end with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ from .session_arrays import SERVER_MADE, ArrayRow, ArrayTable, ArrayValue, Array
 from .session_callbacks import SessionCallbacks
 from .session_devices import ArrayType, CompiledFacts, Ref, Refs, SessionDevices, StatusError, invalid
 from .session_port import Version
+
+COMPILING = 256  # programs of a session that may wait for the compiler
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,13 @@ class SessionLimits:
 
 class ExecutableValue:
     """`row`: its results. `fits`: arguments that were found to have the types of its parameters, as entries of their
-    row, with the index of the first."""
+    row, with the index of the first. `stages`: those of an MPMD program, by name, as
+    handles of executables; None: it is none."""
 
-    __slots__ = ("donated", "edges", "executable", "facts", "fits", "row")
+    __slots__ = ("donated", "edges", "executable", "facts", "fits", "row", "stages")
 
-    def __init__(self, executable: Any, facts: CompiledFacts) -> None:
-        self.executable, self.facts = executable, facts
+    def __init__(self, executable: Any, facts: CompiledFacts, stages: Mapping[str, int] | None = None) -> None:
+        self.executable, self.facts, self.stages = executable, facts, stages
         self.row = ArrayRow(facts.results)
         self.donated = frozenset(facts.donated)
         # arguments of which just one of itself and the one before it is donated
@@ -211,6 +214,20 @@ class SessionState:
     def unload(self, value: ExecutableValue) -> None:
         if not isinstance(value.executable, SessionProgram):
             self.devices.unload(value.executable)
+
+    def check_executables(self, count: int) -> None:
+        """Raises StatusError unless so many more may be compiled."""
+        if len(self.executables) + count > self.limits.executables or self.compiling >= COMPILING:
+            raise StatusError(
+                StatusCode.RESOURCE_EXHAUSTED,
+                f"a session may have {self.limits.executables} executables, and {COMPILING} that are being compiled: "
+                "jax.clear_caches() frees those that are not in use",
+            )
+
+    def keep_executable(self, value: ExecutableValue) -> int:
+        handle = self.new_handle()
+        self.executables[handle] = value
+        return handle
 
     def keep_future(self, counted: bool) -> int:
         handle = self.new_handle()

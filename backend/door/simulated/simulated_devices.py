@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from backend.contents import StagedProgram
 from core.model import MAX_LITERALS
 
 from ..cluster import ClusterDevices
@@ -24,10 +25,12 @@ from ..protocol import cut_otherwise
 from ..session import (
     ArrayCopy,
     ArrayType,
+    CompiledFacts,
     Platform,
     Ref,
     Refs,
     SessionCallbacks,
+    StagePlan,
     StatusError,
     Unready,
     WhenCompiled,
@@ -53,6 +56,8 @@ class SessionContents(Protocol):
     def compile(
         self, program: bytes, options: bytes, devices: Sequence[int], done: Callable[[Any, Any], None]
     ) -> None: ...
+
+    def staged(self, plan: StagePlan, stages: Sequence[Any], facts: CompiledFacts) -> Any: ...
 
     def execute(
         self, executable: Any, arguments: Sequence[Ref], keep: Sequence[int], launch: int
@@ -210,6 +215,16 @@ class SimulatedDevices:
 
         self._timed.compile(program, options, devices, made, callbacks)
 
+    def read_stages(self, program: bytes, serdes: int, done: Callable[[StagedProgram | StatusError], None]) -> None:
+        self._line.speaks()
+        self._timed.read_stages(program, serdes, self._at_work(done))
+
+    def staged(
+        self, plan: StagePlan, stages: Sequence[SimulatedExecutable], facts: CompiledFacts
+    ) -> SimulatedExecutable:
+        contents = self._contents.staged(plan, [each.contents for each in stages], facts)
+        return SimulatedExecutable(self._timed.staged(plan, [each.timed for each in stages], facts), contents)
+
     def execute(
         self, executable: SimulatedExecutable, arguments: Sequence[SimulatedRef | SimulatedRefs],
         keep: Sequence[int], launch: int,
@@ -308,6 +323,9 @@ class ShapesOnly:
 
     def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: Callable[[Any, Any], None]) -> None:
         done(None, None)
+
+    def staged(self, plan: StagePlan, stages: Sequence[None], facts: CompiledFacts) -> None:
+        pass
 
     def execute(
         self, executable: None, arguments: Sequence[Shards | None], keep: Sequence[int], launch: int

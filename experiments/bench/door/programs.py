@@ -19,6 +19,7 @@ import numpy as np
 from backend.admin import cpu_of
 
 from ..frame import processes
+from .stages import stages
 
 COUNTS = (50, 500, 1000)  # arrays in and out of a call
 WARM = 2  # calls before a loop is measured
@@ -48,7 +49,7 @@ def measured(calls: int, mib: int, server: int, pids: Pids) -> dict[str, float]:
         if count == COUNTS[-1]:
             found |= many(jax, f"step that donates {count}", given, times, told, donate_argnums=0)
     found |= contents(jax, sizes, "one device", one)
-    found |= on_all_devices(jax, sizes)
+    found |= on_all_devices(jax, sizes) | stages(jax, sizes.calls // 100 + 5)
     return found | compiling(jax)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from backend.contents import StagedProgram
 from backend.door.protocol.ifrt_messages import DTypeProto, StatusCode
 from backend.door.protocol.ifrt_shardings import ShardSpec
 from backend.door.session.session_callbacks import SessionCallbacks
@@ -22,6 +23,7 @@ from backend.door.session.session_devices import (
     DeviceFacts,
     MemoryFacts,
     Platform,
+    StagePlan,
     StatusError,
     Unready,
     WhenCompiled,
@@ -61,6 +63,13 @@ class FakeRefs:
 
     def waits(self) -> Sequence[FakeArray]:
         return tuple(self.arrays)
+
+
+@dataclass
+class FakeStages:
+    plan: StagePlan
+    stages: Sequence[FakeProgram]
+    donated: tuple[int, ...]
 
 
 @dataclass
@@ -121,6 +130,7 @@ class FakeDevices:
     arrays: list[FakeArray] = field(default_factory=list)
     options: bytes = b""
     flags: frozenset[tuple[int, Any]] = frozenset()
+    staged_programs: dict[str, StagedProgram] = field(default_factory=dict)
     closed: bool = False
     callbacks: SessionCallbacks | None = None  # of the last program
     waiting: list[Callable[[list[FakeArray] | FakeRefs | StatusError], None]] = field(default_factory=list)
@@ -209,8 +219,21 @@ class FakeDevices:
             facts = replace(facts, waiting=lambda arguments, keep, launch, done: self.waiting.append(done))
         return lambda: done(found, facts)
 
+    def read_stages(self, program: bytes, serdes: int, done: Callable[[StagedProgram | StatusError], None]) -> None:
+        """A program is the name of one here, too."""
+        self.log.append(f"read {program.decode()} of version {serdes}")
+        done(self.staged_programs.get(program.decode()) or invalid("it cannot be read"))
+
+    def staged(self, plan: StagePlan, stages: Sequence[FakeProgram], facts: CompiledFacts) -> FakeStages:
+        self.log.append(f"put together {len(stages)} stages")
+        return FakeStages(plan, stages, facts.donated)
+
     def execute(
-        self, executable: FakeProgram, arguments: Sequence[FakeArray | FakeRefs], keep: Sequence[int], launch: int
+        self,
+        executable: FakeProgram | FakeStages,
+        arguments: Sequence[FakeArray | FakeRefs],
+        keep: Sequence[int],
+        launch: int,
     ) -> list[FakeArray] | FakeRefs:
         self.log.append(f"execute{' keeping ' + str(list(keep)) if keep else ''}")
         self.executed += 1
@@ -226,12 +249,28 @@ class FakeDevices:
         for argument in given:
             if argument.deleted:
                 raise invalid("Array has been deleted")
+        if isinstance(executable, FakeStages):
+            return self._run(executable, given, keep)
         shards = zip(*(argument.parts for argument in given), strict=True)
         found = [executable.run(*each) for each in shards]
         for at in executable.donated:
             given[at].deleted = at not in keep
         made = [self.made(parts) for parts in zip(*found, strict=True)]
         return FakeRefs(made) if self.together else made
+
+    def _run(self, executable: FakeStages, given: list[FakeArray], keep: Sequence[int]) -> list[FakeArray]:
+        plan, arrays = executable.plan, dict(enumerate(given))
+        for step in plan.steps:
+            inputs = [arrays[number] for number in step.inputs]
+            made = [self.made(list(each.parts)) for each in inputs]
+            if step.stage is not None:
+                shards = zip(*(each.parts for each in inputs), strict=True)
+                found = [executable.stages[step.stage].run(*each) for each in shards]
+                made = [self.made(parts) for parts in zip(*found, strict=True)]
+            arrays.update(zip(step.outputs, made, strict=True))
+        for at in executable.donated:
+            given[at].deleted = at not in keep
+        return [arrays[number] for number in plan.results]
 
     def fetch(self, ref: FakeArray, done: Callable[[Shard | StatusError], None]) -> None:
         self.when_ready([ref], lambda fault: done(ref.parts[0] if fault is None else fault))

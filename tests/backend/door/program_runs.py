@@ -15,6 +15,11 @@ ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples" / "door"
 PROGRAMS = ("flax_mesh.py", "scan_transformer.py", "orbax_restore.py", "data_pipeline.py")
 DEVICES = 8
+MPMD_CLIENT = Path(__file__).parent / "mpmd" / "mpmd_client.py"
+MPMD_RAN = [  # three steps of each of its programs
+    "two_stages 18.4677 True True", "two_stages 9.4191 True True", "two_stages 5.4167 True True", "two_stages 6 6",
+    "pipeline 5.8996 True True", "pipeline 5.7533 True True", "pipeline 5.6262 True True", "pipeline 14 14",
+]  # fmt: skip
 LONGEST = 300.0  # seconds
 
 

@@ -19,7 +19,7 @@ from experiments.bench.frame.door_server import Door, opened
 from seaway.cli import main
 from seaway.trace import Trace
 from tests.backend.door.jax_programs import program
-from tests.backend.door.program_runs import Ended, python
+from tests.backend.door.program_runs import MPMD_CLIENT, MPMD_RAN, Ended, output, python
 
 STEPS = 4
 MANY = 64  # devices, more than any machine has
@@ -119,10 +119,12 @@ def gangs(trace: Trace, name: str) -> Any:
 def test_programs_compute_what_they_compute_on_devices_of_their_own_and_arrays_made_of_shards_move_nothing(
     devices: int, tmp_path: Path
 ) -> None:
-    """The second program puts one array, and reads one."""
+    """The second program puts one array, and reads one. The third is a pipeline of four stages on two devices each."""
     with simulated(devices, tmp_path / "trace", "--values", "compute") as door:
         (facts, found) = said(python("-c", TRAIN, str(STEPS), "read", env=door.env))
         (joined,) = said(python("-c", SHARDS, env=door.env))
+        if devices == 8:
+            assert output(python(str(MPMD_CLIENT), "3", "pipeline", env=door.env)).splitlines() == MPMD_RAN[4:]
     assert facts == {"devices": devices, "kind": "tpu-v3", "spec": [None, "model"]}
     assert found == pytest.approx(trained(max(64, devices)), rel=1e-4, abs=1e-5)
     assert joined == [2048 * at + 3 for at in range(devices)]
@@ -130,6 +132,26 @@ def test_programs_compute_what_they_compute_on_devices_of_their_own_and_arrays_m
     assert len(gangs(trace, "train_step")) == STEPS
     second = [table[table["client"] == "ann (2)"] for table in (trace.gangs(), trace.transfers())]
     assert [len(each) for each in second] == [3 * devices, 2]
+    if devices == 8:
+        check_pipeline(trace)
+
+
+def check_pipeline(trace: Trace) -> None:
+    """Micro-batches go through the stages one behind the other; the first stage waits for the first gradients."""
+    third = gangs(trace, "train")
+    assert len(third) == 3 * 68
+    step = third[third["run"] == third["run"].min()]
+    times = {
+        name: step[step["step"].str.contains(name)][["started_us", "ended_us"]].to_numpy()
+        for name in ("p0_stage0_fwd", "p1_stage1_fwd", "p2_stage2_fwd", "p3_loss", "p8_stage0_bwd")
+    }
+    first = [times[name][0, 0] for name in list(times)[:4]]
+    assert first == sorted(set(first))
+    forwards, backwards = times["p0_stage0_fwd"], times["p8_stage0_bwd"]
+    assert len(forwards) == len(backwards) == 8
+    assert forwards[1, 0] < first[3]
+    bubble = backwards[0, 0] - forwards[-1, 1]
+    assert bubble > 2 * np.diff(forwards[:, 0]).max()
 
 
 class Shapes(NamedTuple):

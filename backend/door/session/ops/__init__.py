@@ -2,7 +2,8 @@
 
 array_requests   arrays made, moved, deleted
 array_shards     put together, taken apart (array_arguments: what requests say of arrays, checked)
-executables      programs compiled, described, run (plugin_programs: those that the session carries out itself)
+executables      programs compiled, described, run (plugin_programs: those that the session carries out itself;
+                 mpmd: those of several stages)
 reading          arrays waited for, and copied back to the client
 starting         the first request, and questions about devices
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..reply import Operation
-from . import array_requests, array_shards, executables, reading, starting
+from . import array_requests, array_shards, executables, mpmd, reading, starting
 
 OPERATIONS: Mapping[str, Operation] = {
     each.name: each
@@ -22,5 +23,6 @@ OPERATIONS: Mapping[str, Operation] = {
         *array_shards.OPERATIONS,
         *reading.OPERATIONS,
         *executables.OPERATIONS,
+        *mpmd.OPERATIONS,
     )
 }

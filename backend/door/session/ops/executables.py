@@ -32,18 +32,16 @@ from ..session_arrays import ArrayValue, ArrayValues
 from ..session_devices import ArrayType, CompiledFacts, Refs, StatusError, invalid, unsupported
 from ..session_state import ExecutableValue, SessionProgram, SessionState
 from . import plugin_programs
+from .mpmd import compile_stages
 from .reading import _ready
 from .starting import set_attributes
 
 log = logging.getLogger("seaway.door")
-PROGRAM, OPTIONS = "xla::ifrt::XlaProgram", "xla::ifrt::XlaCompileOptions"
 REFUSED = {
     # By the words after the colon JAX knows that it has to call the function itself, in the client's process.
-    "CustomCallProgram": "no pickled code of the client's runs here: PjRtCompiler requires an HloProgram",
-    "IfrtIRProgram": "MPMD programs are not implemented: run one program for each mesh",
+    "CustomCallProgram": "no pickled code of the client's runs here: PjRtCompiler requires an HloProgram"
 }
 EXECUTED = ("result_array_handle", "result_status_handle")
-COMPILING = 256  # programs of a session that may wait for the compiler
 MOST_FLAGS = 16  # that a warning names
 FITS = 64  # rows of arguments for which an executable remembers that they have the right types
 
@@ -53,14 +51,17 @@ FITS = 64  # rows of arguments for which an executable remembers that they have 
 
 def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
     program, options = body.program, body.compile_options
-    if program.type_name not in (PROGRAM, plugin_programs.TYPE):
-        reason = REFUSED.get(program.type_name.rpartition("::")[2], f"only {PROGRAM} is known here")
+    known = PROGRAMS.get(program.type_name)
+    if known is None:
+        reason = REFUSED.get(program.type_name.rpartition("::")[2], f"only {', '.join(PROGRAMS)} are known here")
         raise unsupported(f"a program of type {program.type_name!r} is refused: {reason}")
+    options_type, begin = known
     if body.host_callbacks:
         raise unsupported("Python callbacks inside compiled programs do not work through this door")
-    wanted = OPTIONS if program.type_name == PROGRAM else plugin_programs.OPTIONS
-    if options.type_name != wanted:
-        raise unsupported(f"compile options of type {options.type_name!r} are refused: only {wanted} is known here")
+    if options.type_name != options_type:
+        raise unsupported(
+            f"compile options of type {options.type_name!r} are refused: only {options_type} is known here"
+        )
     limits = state.limits
     if len(program.data) > limits.program_bytes:
         raise StatusError(
@@ -68,24 +69,31 @@ def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
             f"the program has {len(program.data)} bytes, but at most {limits.program_bytes} are allowed: pass large "
             "constants as arguments",
         )
-    if len(state.executables) >= limits.executables or state.compiling >= COMPILING:
-        raise StatusError(
-            StatusCode.RESOURCE_EXHAUSTED,
-            f"a session may have {limits.executables} executables, and {COMPILING} that are being compiled: "
-            "jax.clear_caches() frees those that are not in use",
-        )
-    if wanted == plugin_programs.OPTIONS:
-        found = plugin_programs.plugin_program(state, program.data)
-        state.compiling += 1
-        _compiled(state, reply, *found)
-        return
-    safe, devices = safe_options(options.data, state.count)
+    state.check_executables(1)
+    begin(state, program.data, options.data, reply)
+
+
+def _compile_plugin(state: SessionState, program: bytes, options: bytes, reply: Reply) -> None:
+    found = plugin_programs.plugin_program(state, program)
+    state.compiling += 1
+    _compiled(state, reply, *found)
+
+
+def _compile_xla(state: SessionState, program: bytes, options: bytes, reply: Reply) -> None:
+    safe, devices = safe_options(options, state.count)
     if not state.flags_seen:
         state.flags_seen = True
-        _look_at_flags(state, options.data)
+        _look_at_flags(state, options)
     state.compiling += 1
     answers = state.callbacks if state.callbacks.open else None
-    state.devices.compile(program.data, safe, devices, partial(_compiled, state, reply), answers)
+    state.devices.compile(program, safe, devices, partial(_compiled, state, reply), answers)
+
+
+PROGRAMS: Mapping[str, tuple[str, Callable[[SessionState, bytes, bytes, Reply], None]]] = {
+    "xla::ifrt::XlaProgram": ("xla::ifrt::XlaCompileOptions", _compile_xla),
+    "xla::ifrt::IfrtIRProgram": ("xla::ifrt::IfrtIRCompileOptions", compile_stages),
+    plugin_programs.TYPE: (plugin_programs.OPTIONS, _compile_plugin),
+}
 
 
 def _look_at_flags(state: SessionState, options: bytes) -> None:
@@ -108,10 +116,9 @@ def _compiled(state: SessionState, reply: Reply, executable: Any, facts: Compile
     if isinstance(facts, StatusError):
         reply.fault(facts)
         return
-    handle = state.new_handle()
-    state.executables[handle] = ExecutableValue(executable, facts)
     reply.answer(
-        "compile_response", loaded_executable_handle=handle, name=facts.name, num_devices=len(facts.devices),
+        "compile_response", loaded_executable_handle=state.keep_executable(ExecutableValue(executable, facts)),
+        name=facts.name, num_devices=len(facts.devices),
         device_ids=facts.devices, addressable_device_ids=facts.devices, fingerprint_value=facts.fingerprint,
         ready_future_handle=state.keep_future(counted=True),
     )  # fmt: skip
@@ -188,11 +195,13 @@ def program_text(state: SessionState, body: Any, reply: Reply) -> None:
 
 
 def _ask(state: SessionState, body: Any, ask: Callable[..., None], told: Callable[[Any], None]) -> None:
-    executable = state.executable(body.loaded_executable_handle).executable
+    value = state.executable(body.loaded_executable_handle)
     try:
-        if isinstance(executable, SessionProgram):
-            raise unsupported(f"{executable.name} is a plug-in program: there is nothing to tell of it")
-        ask(executable, told)
+        if isinstance(value.executable, SessionProgram):
+            raise unsupported(f"{value.executable.name} is a plug-in program: there is nothing to tell of it")
+        if value.stages is not None:
+            raise unsupported("an MPMD program has several stages, each of which has costs and a text")
+        ask(value.executable, told)
     except StatusError as fault:
         told(fault)
 
@@ -216,6 +225,8 @@ def _forget(state: SessionState, handle: int) -> None:
     value = state.executables.pop(handle, None)
     if value is not None:
         state.unload(value)
+        for stage in (value.stages or {}).values():
+            _forget(state, stage)
 
 
 # --- run --------------------------------------------------------------------------------------------------
@@ -234,8 +245,8 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
     keep: Sequence[int] = tuple(given) if (given := options.non_donatable_input_indices) else ()
     arguments = _arguments(state, value, list(body.args_handles), keep)
     meter, donated = state.memory, _donated(value, arguments, keep) if facts.donated else ()
-    if meter.used + value.row.total > meter.most:
-        meter.check(value.row.total - sum(nbytes_of(each) for each in donated))
+    if meter.used + value.row.total + facts.passing > meter.most:
+        meter.check(value.row.total + facts.passing - sum(nbytes_of(each) for each in donated))
     meter.maker.name = facts.name
     given = [each.ref for each in arguments], keep, options.launch_id
     executed = partial(_executed, state, body, reply, value, donated)
@@ -328,7 +339,7 @@ def _arguments(
 
 
 def _check_argument(facts: CompiledFacts, index: int, array_type: ArrayType) -> None:
-    devices, parameter = facts.devices, facts.parameters[index]
+    devices, parameter = facts.places[index] if facts.places else facts.devices, facts.parameters[index]
     if array_type.sharding.devices != devices:
         raise invalid(f"an argument of {facts.name} is on devices {array_type.sharding.devices}, not on {devices}")
     if parameter is not None and (array_type.kind != parameter[0] or array_type.shape != parameter[1]):

@@ -16,7 +16,7 @@ from seaway.cli.status import table
 
 from ...server.test_operations import _get
 from ..jax_programs import await_nothing_held, program, until
-from ..program_runs import DEVICES, EXAMPLES, PROGRAMS, output, python
+from ..program_runs import DEVICES, EXAMPLES, MPMD_CLIENT, MPMD_RAN, PROGRAMS, output, python
 
 CHECKS = "tests.backend.door.checks"
 LOSS = re.compile(r"loss ([\d.e-]+)")
@@ -94,6 +94,13 @@ def test_a_program_computes_on_all_devices_of_both_hosts_and_leaves_nothing(serv
     assert "is refused: it calls 'never_heard_of'" in refused
     assert alive == "3.0"
     assert [agent.alive for agent in served.cluster.agents] == [True, True]
+    await_nothing_held(served.cluster)
+
+
+def test_an_mpmd_program_computes_on_both_hosts_what_plain_jax_does(served: Served) -> None:
+    """A step of the pipeline has 68 calls of stages and 48 copies, and is one call. Arrays may be cut otherwise."""
+    ran = output(python(str(MPMD_CLIENT), "3", "two_stages", "pipeline", "reshard", env=served.door.env))
+    assert ran.splitlines() == [*MPMD_RAN, "reshard True True"]
     await_nothing_held(served.cluster)
 
 

@@ -34,6 +34,8 @@ def test_rows_of_devices_are_parts_of_the_slice_of_their_island() -> None:
 def test_devices_are_numbered_island_by_island() -> None:
     places = Places([SessionIsland("i0", 4), SessionIsland("i1", 2)])
     first, second = places.roots
+    assert places.slices((5,)) == (*places.opening, second, places.of((5,)))
+    places.opening = ()
     assert [places.island_of(device) for device in range(6)] == [0, 0, 0, 0, 1, 1]
     assert places.of((4, 5)) == second
     assert (places.of((5,)).of, places.of((5,)).picks) == ("i1", (1,))

@@ -261,7 +261,7 @@ class ShardedContents:
         self.unread.discard(_bounds(box))
         if not self.unread:
             self.contents = None
-        return self.shaped(contents[*box, ...])  # a number, or a text, is an array, too
+        return self.shaped(np.asarray(contents[box], contents.dtype))  # a text, too, is an array
 
     def shaped(self, shard: Contents) -> Contents:
         """A shard as the session knows it: a number is a row of one in a stack."""
@@ -359,7 +359,7 @@ class SharedShard(NamedTuple):
     def contents(self) -> np.ndarray[Any, Any]:
         """If the array is in this process."""
         assert self.array.here is not None
-        return self.array.here[*self.box, ...]
+        return np.asarray(self.array.here[self.box], self.array.here.dtype)
 
 
 def sources_of(array_type: ArrayType, shards: Sequence[Ref]) -> list[SharedShard] | None:

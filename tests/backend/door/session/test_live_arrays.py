@@ -143,6 +143,22 @@ def test_a_line_comes_back_as_often_as_it_was_sent_and_never_while_an_array_of_i
     assert not client.check(), "some never come back"
 
 
+def test_results_that_are_counted_as_one_hold_their_line_until_the_last_is_gone() -> None:
+    client = Client(together=True)
+    for _ in range(4):
+        client.put(1)
+    given, made = sorted(client.made), client.new(4)
+    assert client.ask(
+        "loaded_executable_execute", 2, made, result_array_handle=made, args_handles=given,
+        loaded_executable_handle=client.programs["row"],
+    )  # fmt: skip
+    for each in (made[2], made[0], made[3]):
+        client.drop([each], 3)
+        assert client.check() == {1: 4, 2: 1}
+    client.drop([made[1]], 3)
+    assert client.check() == {1: 4}
+
+
 def full(rig: SessionRig, wait: str, **fields: Any) -> Any:
     """The answer to a wait for what there was no room for."""
     program = rig.compile(b"one_more")

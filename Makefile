@@ -35,7 +35,7 @@ test: setup             ## all tests but the slow ones
 
 # What speaks to JAX, and may differ by its version.
 JAX_SIDE = $(addprefix tests/,backend/door backend/pjrt backend/sandbox backend/checkpoint seaway/api seaway/costs \
-    seaway/specs seaway/graph seaway/test_examples.py seaway/test_public_examples.py seaway/test_mistakes_real.py \
+    jax_plugins seaway/specs seaway/graph seaway/test_examples.py seaway/test_public_examples.py seaway/test_mistakes_real.py \
     $(addprefix seaway/sessions/test_,arrays.py connected_code.py connected_real.py laws.py pricing.py \
     simulated_door.py values.py))
 test-jax-side: setup    ## the tests that depend on JAX: `.ci/run` runs them on the second Python

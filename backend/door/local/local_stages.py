@@ -7,13 +7,12 @@ does what a step says; `session.stage_plans`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ..session import CompiledFacts, Ref, Refs, SessionDevices, StagePlan, unsupported
+from ..session import CompiledFacts, Ref, StagePlan, unsupported
 
-
-class StageDevices(SessionDevices, Protocol):
-    def run(self, executable: Any, given: list[Any], keep: Sequence[int], tokens: bool) -> list[Ref] | Refs: ...
+if TYPE_CHECKING:
+    from .local_devices import LocalDevices
 
 
 class StagedExecutable:
@@ -26,7 +25,7 @@ class StagedExecutable:
             if step.stage is None and ends[0] != ends[1]:
                 raise unsupported(f"{plan.name} has 'ifrt.Reshard': a door to local devices copies arrays as they are")
 
-    def run(self, devices: StageDevices, given: Sequence[Ref], keep: Sequence[int]) -> list[Ref]:
+    def run(self, devices: LocalDevices, given: Sequence[Ref], keep: Sequence[int]) -> list[Ref]:
         plan, arrays, donated = self._plan, dict(enumerate(given)), self._donated.difference(keep)
         stay = frozenset(arrays) - donated
         for step in plan.steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,7 +13,12 @@ import pytest
 from backend.door.local.local_devices import LocalDevices
 from backend.door.protocol.ifrt_messages import DTypeProto
 from backend.door.protocol.ifrt_shardings import ShardSpec
-from backend.door.session.session_devices import ArrayType, StatusError
+from backend.door.session.ops.executables import safe_options
+from backend.door.session.session_devices import ArrayType, PlanStep, StagePlan, StatusError
+
+from ..jax_programs import until
+from ..session_rig import compile_options
+from ..test_programs import artifact
 
 KIND = ArrayType(DTypeProto.KIND_F32, (4,), ShardSpec((0,)))
 USES: dict[str, Callable[[LocalDevices, Any], Any]] = {
@@ -52,3 +58,35 @@ def test_a_deleted_array_is_waited_for_and_read_as_an_error(devices: LocalDevice
     assert [type(each) for each in said] == [StatusError, StatusError]
     assert devices.is_deleted(deleted(devices))
     assert not devices.crowded(lambda: None)
+
+
+ADDS = """
+module @jit_adds {
+  func.func public @main(%w: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %x: tensor<4xf32>) -> tensor<4xf32> {
+    %y = stablehlo.add %w, %x : tensor<4xf32>
+    return %y : tensor<4xf32>
+  }
+}"""
+
+
+def test_stages_take_over_what_nothing_needs_and_the_caller_gives_up(devices: LocalDevices) -> None:
+    """w + x by a stage that takes its first argument, twice: w is given up, unless it is to stay. x always stays."""
+    said: list[Any] = []
+    options, _ = safe_options(compile_options(), 1)
+    devices.compile(artifact(ADDS), options, (0,), lambda *made: said.append(made))
+    until(lambda: said, "it does not compile")
+    ((stage, about),) = said
+    steps = (
+        PlanStep(0, (0, 1), (2,), frozenset((0,))), PlanStep(0, (1, 2), (3,), frozenset((1,))),
+        PlanStep(None, (3,), (4,), frozenset((0,))),
+    )  # fmt: skip
+    step = devices.staged(StagePlan("p", (KIND,) * 5, steps, (4,)), [stage], replace(about, donated=(0,)))
+    x = devices.put(KIND, [np.full(4, 3, np.float32)])
+    for keep in ((0,), ()):
+        w = devices.put(KIND, [np.ones(4, np.float32)])
+        (found,) = devices.execute(step, [w, x], keep, 0)
+        assert np.asarray(found).tolist() == [7.0] * 4
+        assert (devices.is_deleted(w), devices.is_deleted(x)) == (not keep, False)
+    with pytest.raises(StatusError, match="was deleted or donated"):
+        devices.execute(step, [w, x], (), 0)
+    assert not devices.is_deleted(x)

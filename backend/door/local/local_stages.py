@@ -7,13 +7,12 @@ does what a step says; `session.stage_plans`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ..session import ArrayCopy, CompiledFacts, Ref, Refs, SessionDevices, StagePlan
+from ..session import ArrayCopy, CompiledFacts, Ref, StagePlan
 
-
-class StageDevices(SessionDevices, Protocol):
-    def run(self, executable: Any, given: list[Any], keep: Sequence[int], tokens: bool) -> list[Ref] | Refs: ...
+if TYPE_CHECKING:
+    from .local_devices import LocalDevices
 
 
 class StagedExecutable:
@@ -22,7 +21,7 @@ class StagedExecutable:
     def __init__(self, plan: StagePlan, stages: Sequence[Any], facts: CompiledFacts) -> None:
         self._plan, self._stages, self._donated = plan, stages, frozenset(facts.donated)
 
-    def run(self, devices: StageDevices, given: Sequence[Ref], keep: Sequence[int]) -> list[Ref]:
+    def run(self, devices: LocalDevices, given: Sequence[Ref], keep: Sequence[int]) -> list[Ref]:
         plan, arrays, donated = self._plan, dict(enumerate(given)), self._donated.difference(keep)
         stay = frozenset(arrays) - donated
         for step in plan.steps:

@@ -1,6 +1,6 @@
 """MPMD programs of Shardy: read, each of their stages compiled, and put together as one executable.
 
-    read_stages --> compile, some stages at a time --> staged_plan --> staged --> the answer
+    read_stages --> compile, for each stage --> staged_plan --> staged --> the answer
 
 An MPMD program is run like any other. Neighbours: `executables`, which begins here and runs it; `stage_plans`.
 """
@@ -32,7 +32,6 @@ from ..stage_plans import staged_plan
 from .starting import set_attributes
 
 log = logging.getLogger("seaway.door")
-TOGETHER = 8  # stages of a program that are compiled at a time
 
 
 def compile_stages(state: SessionState, program: bytes, options: bytes, reply: Reply) -> None:
@@ -60,9 +59,8 @@ class StagesCompilation:
         self._state, self._ids, self._options = state, ids, options
         self._fingerprint, self._reply = fingerprint, reply
         self._program: StagedProgram
-        self._rest: list[tuple[int, StagedCall, bytes]] = []  # stages that are still to be compiled, last first
         self._made: dict[int, tuple[Any, CompiledFacts]] = {}
-        self._under_way, self._over = 0, False
+        self._left, self._begun = 0, False  # stages that are being compiled
         self._fault: StatusError | None = None
 
     def read(self, found: StagedProgram | StatusError) -> None:
@@ -71,14 +69,20 @@ class StagesCompilation:
         else:
             self._program = found
             self._attempt(self._begin)
-        self._go_on()
+        if not self._begun:
+            self._end()
 
     def _begin(self) -> None:
         calls = self._program.calls
         self._state.check_executables(len(calls) + 1)
         if len({each.key for each in calls}) < len(calls):
             raise invalid("the MPMD program calls one stage on different devices")
-        self._rest = [(at, each, self._options_of(each)) for at, each in enumerate(calls)][::-1]
+        options = [self._options_of(each) for each in calls]
+        self._left, self._begun = len(calls), len(calls) > 0 and not self._state.over
+        for at, call in enumerate(calls if self._begun else ()):
+            devices = [self._ids[each] for each in call.devices]
+            code = self._program.codes[call.code]
+            self._state.devices.compile(code, options[at], devices, partial(self._compiled, at))
 
     def _options_of(self, call: StagedCall) -> bytes:
         if call.key not in self._options:
@@ -91,35 +95,25 @@ class StagesCompilation:
             raise invalid(f"the stage {call.key!r} is compiled for other devices than it is called on")
         return safe
 
-    def _go_on(self) -> None:
-        while self._rest and self._under_way < TOGETHER and self._fault is None:
-            at, call, options = self._rest.pop()
-            self._under_way += 1
-            devices = [self._ids[each] for each in call.devices]
-            self._state.devices.compile(self._program.codes[call.code], options, devices, partial(self._compiled, at))
-        if not self._under_way and not self._over:
-            self._over = True
-            self._end()
-
     def _compiled(self, at: int, executable: Any, facts: CompiledFacts | StatusError) -> None:
-        self._under_way -= 1
         if isinstance(facts, StatusError):
             self._fault = self._fault or facts
         else:
             self._made[at] = executable, facts
-        if self._state.over:
-            self._fault = self._fault or StatusError(StatusCode.CANCELLED, "the session is over")
-        self._go_on()
+        self._left -= 1
+        if not self._left:
+            self._end()
 
     def _end(self) -> None:
-        self._state.compiling -= 1
-        if self._fault is None:
+        state = self._state
+        state.compiling -= 1
+        if self._fault is None and not state.over:
             self._attempt(self._put_together)
-        if self._fault is not None:
+        if self._fault is not None or state.over:
             for executable, _ in self._made.values():
-                self._state.devices.unload(executable)
-            if not self._state.over:
-                self._reply.fault(self._fault)
+                state.devices.unload(executable)
+        if self._fault is not None and not state.over:
+            self._reply.fault(self._fault)
 
     def _attempt(self, step: Callable[[], None]) -> None:
         try:

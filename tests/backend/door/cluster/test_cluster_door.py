@@ -97,10 +97,18 @@ def test_a_program_computes_on_all_devices_of_both_hosts_and_leaves_nothing(serv
     await_nothing_held(served.cluster)
 
 
-def test_an_mpmd_program_computes_on_both_hosts_what_plain_jax_does(served: Served) -> None:
+@pytest.mark.parametrize(
+    ("names", "ran"),
+    [
+        (("two_stages", "reshard"), [*MPMD_RAN[:4], "reshard True True"]),
+        pytest.param(("pipeline",), MPMD_RAN[4:], marks=pytest.mark.full),
+    ],
+)
+def test_an_mpmd_program_computes_on_both_hosts_what_plain_jax_does(
+    names: tuple[str, ...], ran: list[str], served: Served
+) -> None:
     """A step of the pipeline has 68 calls of stages and 48 copies, and is one call. Arrays may be cut otherwise."""
-    ran = output(python(str(MPMD_CLIENT), "3", "two_stages", "pipeline", "reshard", env=served.door.env))
-    assert ran.splitlines() == [*MPMD_RAN, "reshard True True"]
+    assert output(python(str(MPMD_CLIENT), "3", *names, env=served.door.env)).splitlines() == ran
     await_nothing_held(served.cluster)
 
 

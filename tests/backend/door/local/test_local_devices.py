@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
@@ -13,9 +14,15 @@ import pytest
 from backend.door.local.local_devices import LocalDevices
 from backend.door.protocol.ifrt_messages import DTypeProto
 from backend.door.protocol.ifrt_shardings import ShardSpec
-from backend.door.session.session_devices import ArrayCopy, ArrayType, StatusError
+from backend.door.session.ops.executables import safe_options
+from backend.door.session.session_devices import ArrayCopy, ArrayType, PlanStep, StagePlan, StatusError
 from tests.backend.pjrt.pjrt_rig import value
-from tests.backend.pjrt.stablehlo_rig import compile_options, lowered
+from tests.backend.pjrt.stablehlo_rig import compile_options as plain
+from tests.backend.pjrt.stablehlo_rig import lowered
+
+from ..jax_programs import until
+from ..session_rig import compile_options
+from ..test_programs import artifact
 
 KIND = ArrayType(DTypeProto.KIND_F32, (4,), ShardSpec((0,)))
 USES: dict[str, Callable[[LocalDevices, Any], Any]] = {
@@ -40,7 +47,7 @@ def test_a_program_that_was_compiled_is_there_for_the_next_session(devices: Loca
     program = lowered(lambda x: x + 1, (1,), [value((4,), ())])
     said: SimpleQueue[Any] = SimpleQueue()
     found: list[Any] = []
-    for options in (compile_options(1), compile_options(1), compile_options(1, xla_embed_ir_in_executable="true")):
+    for options in (plain(1), plain(1), plain(1, xla_embed_ir_in_executable="true")):
         devices.compile(program, options, (0,), lambda *made: said.put(made))
         found.append(said.get(timeout=60))
     (first, facts), (second, again), (other, _) = found
@@ -72,3 +79,35 @@ def test_a_deleted_array_is_waited_for_and_read_as_an_error(devices: LocalDevice
     assert [type(each) for each in said] == [StatusError, StatusError]
     assert devices.is_deleted(deleted(devices))
     assert not devices.crowded(lambda: None)
+
+
+ADDS = """
+module @jit_adds {
+  func.func public @main(%w: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %x: tensor<4xf32>) -> tensor<4xf32> {
+    %y = stablehlo.add %w, %x : tensor<4xf32>
+    return %y : tensor<4xf32>
+  }
+}"""
+
+
+def test_stages_take_over_what_nothing_needs_and_the_caller_gives_up(devices: LocalDevices) -> None:
+    """w + x by a stage that takes its first argument, twice: w is given up, unless it is to stay. x always stays."""
+    said: list[Any] = []
+    options, _ = safe_options(compile_options(), 1)
+    devices.compile(artifact(ADDS), options, (0,), lambda *made: said.append(made))
+    until(lambda: said, "it does not compile")
+    ((stage, about),) = said
+    steps = (
+        PlanStep(0, (0, 1), (2,), frozenset((0,))), PlanStep(0, (1, 2), (3,), frozenset((1,))),
+        PlanStep(None, (3,), (4,), frozenset((0,))),
+    )  # fmt: skip
+    step = devices.staged(StagePlan("p", (KIND,) * 5, steps, (4,)), [stage], replace(about, donated=(0,)))
+    x = devices.put(KIND, [np.full(4, 3, np.float32)])
+    for keep in ((0,), ()):
+        w = devices.put(KIND, [np.ones(4, np.float32)])
+        (found,) = devices.execute(step, [w, x], keep, 0)
+        assert np.asarray(found).tolist() == [7.0] * 4
+        assert (devices.is_deleted(w), devices.is_deleted(x)) == (not keep, False)
+    with pytest.raises(StatusError, match="was deleted or donated"):
+        devices.execute(step, [w, x], (), 0)
+    assert not devices.is_deleted(x)

@@ -190,9 +190,10 @@ class LocalDevices:
     def _cut_otherwise(self, copy: ArrayCopy) -> Ref:
         """In the devices' default memory, from and to which whole shards are copied."""
         if self._here and copy.ref.nbytes <= AT_ONCE and _is_ready(copy.ref):
-            shards = [np.asarray(each) for each in copy.ref._arrays]
-            ends = copy.source.sharding, copy.target.sharding
-            return self.put(copy.target, cut_otherwise(copy.source.shape, *ends, shards))
+            shards = [_contents(each) for each in copy.ref._arrays]
+            if not any(isinstance(each, StatusError) for each in shards):  # which follows, below, to its copy alone
+                ends = copy.source.sharding, copy.target.sharding
+                return self.put(copy.target, cut_otherwise(copy.source.shape, *ends, shards))
         source, target = (
             each._replace(sharding=each.sharding.on(each.sharding.devices, "")) for each in (copy.source, copy.target)
         )

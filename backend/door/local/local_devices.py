@@ -218,9 +218,11 @@ class LocalDevices:
     def _cut_otherwise(self, copy: ArrayCopy) -> Ref:
         """In the devices' default memory, from and to which whole shards are copied."""
         if self._here and copy.ref.nbytes <= AT_ONCE and _is_ready(copy.ref):
-            shards = [np.asarray(each) for each in copy.ref._arrays]
-            ends = copy.source.sharding, copy.target.sharding
-            return self.put(copy.target, cut_otherwise(copy.source.shape, *ends, shards))
+            found = [_contents(each) for each in copy.ref._arrays]
+            shards = [each for each in found if not isinstance(each, StatusError)]
+            if len(shards) == len(found):  # an error is left to its own copy, below
+                ends = copy.source.sharding, copy.target.sharding
+                return self.put(copy.target, cut_otherwise(copy.source.shape, *ends, shards))
         source, target = (
             each._replace(sharding=each.sharding.on(each.sharding.devices, "")) for each in (copy.source, copy.target)
         )
@@ -228,10 +230,10 @@ class LocalDevices:
             copy = copy._replace(ref=self._copies([copy._replace(target=source)], False)[0])
         made = recut(copy._replace(target=target), [self._devices[at] for at in target.sharding.devices])
         self._under_way.append(made[0])
-        found = self.assemble(target, made)
+        whole = self.assemble(target, made)
         if copy.target.sharding.memory_kind not in ("", self._default_kind):
-            found = self._copies([ArrayCopy(target, copy.target, found)], False)[0]
-        return found
+            whole = self._copies([ArrayCopy(target, copy.target, whole)], False)[0]
+        return whole
 
     def delete(self, ref: Ref) -> None:
         for each in ref.arrays if isinstance(ref, LocalRefs) else (ref,):

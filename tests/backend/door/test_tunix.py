@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,38 +35,44 @@ STEP = re.compile(r"step (\d+)  loss (\S+)")
 PATIENCE = 600.0  # seconds: it compiles for minutes
 
 
-def rest_of(found: JaxProgram) -> tuple[dict[int, float], str]:
-    """The losses of its steps, and the digest of the weights that both have in the end."""
+def rest_of(found: JaxProgram) -> tuple[dict[int, float], float]:
+    """The losses of its steps, and the sum of squares of the weights that both have in the end."""
     lines = []
     while line := found.line(PATIENCE):
         lines.append(line)
     assert found.process.wait(60) == 0, found.errors()
     assert "the rollout has the actor's weights: True" in lines
     losses = {int(step[1]): float(step[2]) for step in map(STEP.fullmatch, lines) if step}
-    return losses, lines[-1]
+    return losses, float(lines[-1].removeprefix("their sum of squares: "))
 
 
-def trained(env: Mapping[str, str], code: str = EXAMPLE) -> tuple[dict[int, float], str]:
+def trained(env: Mapping[str, str], code: str = EXAMPLE) -> tuple[dict[int, float], float]:
     with program(code, env, "3") as found:
         return rest_of(found)
 
 
+def is_close(wanted: tuple[dict[int, float], float], first: int = 0) -> tuple[Any, Any]:
+    """What it learns from this step on, but for the last digits: sums are made in another order."""
+    losses = {step: pytest.approx(loss, abs=1e-5) for step, loss in wanted[0].items() if step > first}
+    return losses, pytest.approx(wanted[1], rel=1e-5)
+
+
 @pytest.fixture(scope="module")
-def wanted() -> tuple[dict[int, float], str]:
+def wanted() -> tuple[dict[int, float], float]:
     """On devices of its own."""
-    losses, weights = trained(local(DEVICES), UNGUARDED + EXAMPLE)
-    assert list(losses) == [1, 2, 3]
-    assert losses[3] < losses[1]
-    return losses, weights
+    found = trained(local(DEVICES), UNGUARDED + EXAMPLE)
+    assert list(found[0]) == [1, 2, 3]
+    assert found[0][3] < found[0][1]
+    return found
 
 
-def test_it_learns_the_same_through_the_door(wanted: tuple[dict[int, float], str]) -> None:
+def test_it_learns_the_same_through_the_door(wanted: tuple[dict[int, float], float]) -> None:
     with opened(DEVICES) as door:
-        assert trained(door.env) == wanted
+        assert trained(door.env) == is_close(wanted)
 
 
 def test_on_a_cluster_it_goes_on_from_its_checkpoint_after_a_host_was_killed(
-    wanted: tuple[dict[int, float], str], tmp_path: Path
+    wanted: tuple[dict[int, float], float], tmp_path: Path
 ) -> None:
     with on_cluster(controller=["--lease", "3"]) as (cluster, door):
         with program(EXAMPLE, door.env, "3", str(tmp_path / "saved")) as found:
@@ -80,7 +87,6 @@ def test_on_a_cluster_it_goes_on_from_its_checkpoint_after_a_host_was_killed(
         cluster.again(1)
         with program(EXAMPLE, door.env, "3", str(tmp_path / "saved")) as found:
             first = int(found.line(PATIENCE).removeprefix("from step "))
-            losses, _ = rest_of(found)
+            assert rest_of(found) == is_close(wanted, first)
         assert 0 < first < 3
-        assert losses == {step: pytest.approx(loss, abs=1e-5) for step, loss in wanted[0].items() if step > first}
         await_nothing_held(cluster)

@@ -48,7 +48,7 @@ def plugin_program(state: SessionState, data: bytes) -> tuple[SessionProgram, Co
     read = REQUESTS.get(key)
     if read is None:
         hint = next((text for word, text in ELSEWHERE.items() if word in key.lower()), "")
-        raise unsupported(f"plug-in programs of {key[:60]!r} are not known here, but {', '.join(REQUESTS)}: {hint}")
+        raise unsupported(f"this door has no plug-in program {key[:60]!r}, only {', '.join(REQUESTS)}. {hint}")
     program = read(state, _a(dict, body, key))
     nothing = unsupported("a plug-in program has no layouts, and no memory of its own")
     facts = CompiledFacts(

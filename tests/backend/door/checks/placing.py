@@ -200,7 +200,7 @@ def resharded_by_one_request() -> None:
         return
     shardings = list(_shardings())
     large = numbers(len(jax.devices()) * 64, 1024)  # 2 MiB on eight devices
-    for wanted, few in ((_matrix(), 5), (_matrix().astype(np.int8), 9), (large, 11)):
+    for wanted, few in ((_matrix(), 5), (_matrix().astype(np.int8), 9), (large, 21)):
         for source, target in zip(shardings[::few], shardings[::-few], strict=True):
             given = jax.device_put(wanted, source)
             (found,) = reshard((given,), (target,), False)

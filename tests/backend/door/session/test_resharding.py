@@ -278,7 +278,7 @@ def changed(**fields: Any) -> dict[str, Any]:
         (changed(memory_kind=["device"]), "is no text"),
         ({"persistenceWriteRequest": {}}, "without ENABLE_PATHWAYS_PERSISTENCE"),
         ({"profileRequest": {}}, "makes a span of each run"),
-        ({"x" * 1000: {}}, "are not known here, but reshardRequest"),
+        ({"x" * 1000: {}}, "only reshardRequest"),
     ],
 )  # fmt: skip
 def test_plugin_programs_that_make_no_sense_are_refused(program: Any, says: str) -> None:

@@ -389,7 +389,8 @@ class ClusterDevices:
         giving = given is not None
 
         def act(client: Client, now: int) -> bool:
-            program = executable.registered(giving, client, now)
+            program = executable.giving if giving else executable.keeping
+            program = program or executable.registered(giving, client, now)
             return program != 0 and self._submit(client, now, program, executable.ir.name, sent, outcome, results)
 
         if not self._calls.attempt(act, partial(self._failed, outcome, results)):

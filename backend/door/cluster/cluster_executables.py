@@ -74,16 +74,15 @@ class ClusterExecutable:
         self.together = plain and len(self.arrays) == len(facts.results) >= ranges.FEW
 
     def registered(self, giving: bool, client: Client, now: int) -> int:
-        """The program by its name at core's client, with donation or without; 0: there is no room for it now."""
-        known = self.giving if giving else self.keeping
-        if not known:
-            found = client.register(self.ir if giving else self.keeping_ir, now)
-            known = 0 if isinstance(found, Blocked) else found
-            if giving:
-                self.giving = known
-            else:
-                self.keeping = known
-        return known
+        """Registers the program with donation or without; its name at core's client, 0: there is no room for it now."""
+        found = client.register(self.ir if giving else self.keeping_ir, now)
+        if isinstance(found, Blocked):
+            return 0
+        if giving:
+            self.giving = found
+        else:
+            self.keeping = found
+        return found
 
 
 class ClusterPrograms:

@@ -103,9 +103,11 @@ def test_stages_take_over_what_nothing_needs_and_the_caller_gives_up(devices: Lo
     )  # fmt: skip
     step = devices.staged(StagePlan("p", (KIND,) * 5, steps, (4,)), [stage], replace(about, donated=(0,)))
     x = devices.put(KIND, [np.full(4, 3, np.float32)])
+    w: Any = None
     for keep in ((0,), ()):
         w = devices.put(KIND, [np.ones(4, np.float32)])
-        (found,) = devices.execute(step, [w, x], keep, 0)
+        made: Any = devices.execute(step, [w, x], keep, 0)
+        (found,) = made
         assert np.asarray(found).tolist() == [7.0] * 4
         assert (devices.is_deleted(w), devices.is_deleted(x)) == (not keep, False)
     with pytest.raises(StatusError, match="was deleted or donated"):

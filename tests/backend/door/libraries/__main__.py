@@ -1,4 +1,4 @@
-"""`python -m tests.backend.door.libraries [NAME ...]`: programs of libraries from PyPI, on local devices and through a door.
+"""`python -m tests.backend.door.libraries [NAME ...]`: programs of libraries from PyPI, local and through a door.
 
 A line for each: whether both print the same, and what the door's run took of the local one's, imports left out. What is
 not installed is left out, by name; `--pip` prints what to install (add `--no-deps` to keep JAX's version). The exit

@@ -33,6 +33,10 @@ from .view_table import ViewTable
 AWAY = ("spilling", "spilled", "restoring")  # states of buffers that are not on the devices
 
 
+class SliceDown(ValueError):
+    """The slice that has been bound for the sources of a view has no devices now."""
+
+
 class Views(ControllerModule):
     _state: State
     _admission: Admission
@@ -110,6 +114,8 @@ class Views(ControllerModule):
             return
         try:
             layout = self._checked(view, records)
+        except SliceDown as down:
+            self._outcomes.fail_view(view, Blame("host-lost", str(down)))
         except (Impossible, ProgramError) as error:
             self._outcomes.fail_view(view, Blame("refused", str(error)))
         else:
@@ -144,7 +150,8 @@ class Views(ControllerModule):
     # --- where it lies -------------------------------------------------------------------------------------------
 
     def _checked(self, view: WaitingView, records: dict[int, Buffer]) -> Layout:
-        """Where the view lies. Raises Impossible or ProgramError unless each of its shards is where it should be."""
+        """Where the view lies. Raises Impossible or ProgramError unless each of its shards is where it should be, and
+        SliceDown if hosts of the sources' slice are lost."""
         call, session = view.call, view.named.session.number
         if not call.slice.of and not self._resources.knows(session, call.slice.name):
             raise Impossible(
@@ -152,7 +159,7 @@ class Views(ControllerModule):
             )
         found = self._resources.bind(session, call.slice)
         if isinstance(found, MustWait):
-            raise Impossible(f"slice {call.slice.name!r} {found.reason}: a view lies where its sources are")
+            raise SliceDown(f"slice {call.slice.name!r} {found.reason}: a view lies where its sources are")
         layout = laid_out(call.value, call.slice, found.place)
         size = Shards(layout).size
         shards = {name: _shards_of(name, record, layout, size) for name, record in records.items()}

@@ -32,6 +32,7 @@ INSTEAD = [
     Substitute(r"(python -m tests\.hostile)\b.*", r"\1 --help", "minutes; tests/test_hostile.py opens hundreds"),
     Substitute(r"(python -m tests\.chaos)\b.*", r"\1 --help", "minutes; tests/test_chaos.py plays three faults"),
     Substitute(r"(python -m tests\.backend\.door\.checks)", r"\1 scalars", "a minute; test_checks.py runs all of them"),
+    Substitute(r"(?s).*(examples/door/tunix_grpo\.py).*", r'python -m py_compile "$ROOT/\1"', "Tunix is not here"),
     Substitute(
         r"((?:python -m )?seaway (?:up|controller)\b(?!.*--bind).*)",
         r"\1 --bind 127.0.0.1:29000",

@@ -136,6 +136,19 @@ def test_a_lost_host_takes_views_of_what_it_had_along_by_name() -> None:
     drain(made)
 
 
+def test_a_view_on_a_slice_whose_host_is_lost_fails_by_that_host() -> None:
+    """Its source is there still; nobody has asked for anything wrong."""
+    made, a = begun(hosts=2)
+    pair = a.four()[0]
+    assert made.run()
+    made.crash_host(1)
+    made.run_until(lambda: made.machine.members(0) != ((0, 2),))
+    view = a.shard(pair, 0)
+    made.run()
+    assert cause(view).startswith("host-lost: slice 's[0]' is a part of slice 's', which waits for hosts 1"), cause(view)
+    assert cause(view).endswith("a view lies where its sources are")
+
+
 def test_after_its_slice_has_moved_an_array_is_viewed_where_it_lies() -> None:
     """Host 0 is lost, and the slice moves to hosts 1 and 2. What was made on its device 2 lies on its device 0 now."""
     made, a = begun(hosts=3)

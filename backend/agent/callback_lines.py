@@ -16,8 +16,7 @@ from collections.abc import Callable
 
 from core.link import Unreadable
 
-from ..contents import callbacks
-from ..contents.callbacks import CallbackFault
+from ..contents import CallbackFault, callbacks
 from ..streams import Connection
 from ..wire import framing
 

@@ -10,7 +10,7 @@ import argparse
 
 import msgspec
 
-from ..contents.callbacks import CALLBACK_S
+from ..contents import CALLBACK_S
 from .access import AccessRefused, is_loopback
 
 LARGEST = 32 << 20  # bytes of one computation's code; no message is larger

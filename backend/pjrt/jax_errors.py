@@ -12,7 +12,7 @@ import re
 
 from core.protocol import Blame
 
-from ..contents.callbacks import CallbackFault
+from ..contents import CallbackFault
 
 log = logging.getLogger("seaway.pjrt")
 JAX_OWN = ("XlaRuntimeError", "JaxRuntimeError")  # these add nothing to their texts; nor do ours

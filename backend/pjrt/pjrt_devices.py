@@ -24,14 +24,13 @@ from core.model import Gang, Hosts, Layout, Plan
 from core.protocol import Blame
 from core.protocol import effects as e
 
-from ..contents import callbacks
-from ..contents.callbacks import CALLBACK_S
+from ..contents import CALLBACK_S, callbacks
 from ..coordination import Overtaken
 from ..devices import Array, DeviceAbout, GangTimes, Index, Post, WorldSpec
 from ..streams import LentReading
 from . import device_arrays, jax_errors, rows
 from .checkpoints import Checkpoints
-from .code import Ask, Codes, CompileJob, CompileThreads
+from .code import AskClient, Codes, CompileJob, CompileThreads
 from .completions import Completions
 from .launcher import Launcher
 from .store import MissingBuffer, Store, ready
@@ -62,7 +61,7 @@ class PjrtDevices:
         self._compiling, self._copying = CompileThreads(self._fail), WorkerThread("copy", self._fail)
         self._store = Store(self._world, self._line)
         self.ask: Callable[[str, bytes, Callable[[bytes], None]], None] = _unanswered
-        asks: Callable[[str], Ask] = lambda key: lambda body, came: self.ask(key, body, came)  # noqa: E731
+        asks: Callable[[str], AskClient] = lambda key: lambda body, came: self.ask(key, body, came)  # noqa: E731
         self._codes = Codes(self._world, self._say, self._about.memory, cache, asks, patience)
         self.stamps = GangTimes()
         self._completions = Completions(

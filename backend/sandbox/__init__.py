@@ -21,4 +21,4 @@ from .checked_devices import CheckedDevices
 from .inspection import ProgramRefused, read_program
 from .program_checker import Description
 from .program_gate import ProgramGate
-from .stage_reading import read_stages
+from .stage_reading import ifrt_context, read_stages

@@ -19,8 +19,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from ..contents import StagedCall, StagedProgram, StagedStep
-from ..contents.staged_program import COPY, RESHARD
+from ..contents import COPY, RESHARD, StagedCall, StagedProgram, StagedStep
 from ..pjrt import jax_errors
 from ..pjrt.code import stablehlo_executables
 from ..xla import StatusCode

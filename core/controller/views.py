@@ -114,10 +114,9 @@ class Views(ControllerModule):
             return
         try:
             layout = self._checked(view, records)
-        except SliceDown as down:
-            self._outcomes.fail_view(view, Blame("host-lost", str(down)))
-        except (Impossible, ProgramError) as error:
-            self._outcomes.fail_view(view, Blame("refused", str(error)))
+        except (Impossible, ProgramError, SliceDown) as error:
+            code = "host-lost" if isinstance(error, SliceDown) else "refused"
+            self._outcomes.fail_view(view, Blame(code, str(error)))
         else:
             self._order(view, layout)
 

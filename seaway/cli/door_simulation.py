@@ -134,7 +134,7 @@ def serve(
     """Until SIGTERM or Ctrl-C. `ready` is told each address, and what programs there are called, if there are several.
     Raises SeawayError, ListenRefused."""
     from ..sessions.simulated_door import serve_simulation
-    from ..trace.summary import step_table
+    from ..trace import step_table
 
     session, doors = simulated
     zeros = next(iter(doors.values())).values == "zeros"

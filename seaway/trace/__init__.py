@@ -13,6 +13,7 @@ from ..machines import of_setup
 from . import times
 from .hosts import joined
 from .overlay import Overlay
+from .summary import step_table
 from .trace import Trace
 
-__all__ = ["Overlay", "Trace", "joined", "of_setup", "times"]
+__all__ = ["Overlay", "Trace", "joined", "of_setup", "step_table", "times"]

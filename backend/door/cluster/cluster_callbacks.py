@@ -17,8 +17,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from backend.auth import Access
-from backend.contents import callbacks
-from backend.contents.callbacks import CallbackFault
+from backend.contents import CallbackFault, callbacks
 from backend.streams import Connection, StreamRefused, dial
 from backend.wire import framing
 from core.link import Unreadable

@@ -26,8 +26,7 @@ import jax
 import numpy as np
 from jaxlib import _jax
 
-from backend.contents import StagedProgram
-from backend.contents.callbacks import CallbackFault
+from backend.contents import CallbackFault, StagedProgram
 from backend.pjrt.code import Forwarders, stablehlo_executables, wake_lapack
 from backend.sandbox import ProgramGate
 from backend.xla import assigned_to, flags_of
@@ -55,8 +54,8 @@ from ..session import (
     unsupported,
 )
 from .kept_executables import KeptExecutables, key_of
+from .local_resharding import recut
 from .local_stages import StagedExecutable
-from .resharding import recut
 
 native: Any = _jax
 hlo: Any = importlib.import_module("jax._src.lib").xla_client

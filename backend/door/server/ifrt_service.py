@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from ...contents import callbacks, shard_io
-from ...contents.callbacks import CallbackFault
+from ...contents import CallbackFault, callbacks, shard_io
 from ..protocol import (
     GrpcGetVersionRequest,
     GrpcGetVersionResponse,

@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from math import prod
 
-from backend.contents import StagedProgram
-from backend.contents.staged_program import COPY
+from backend.contents import COPY, StagedProgram
 
 from ..protocol import REPLICATED, OpSharding, ShardSpec, Tiles, kind_of_mlir, op_sharding
 from .memory_meter import bytes_of

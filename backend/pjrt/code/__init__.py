@@ -15,7 +15,7 @@ from . import stablehlo_executables
 from .compile_threads import CompileJob, CompileThreads
 from .compiled_codes import Codes
 from .executable_cache import ExecutableCache
-from .forwarders import Ask, CallbackRun, Forwarders, unasked
+from .forwarders import AskClient, CallbackRun, Forwarders, unasked
 from .launchable_code import LaunchableCode, Unusable, given, keep_on_disk, lower, wake_lapack
 from .stablehlo_codes import StableHLOCodes, identity, options_for, stablehlo_of
 from .stablehlo_reading import (

@@ -17,11 +17,11 @@ from typing import Any
 from core.model import Code, Gang, Layout, Plan, canonical
 from core.protocol import effects as e
 
-from ...contents.callbacks import CALLBACK_S
+from ...contents import CALLBACK_S
 from .. import jax_errors
 from ..world import WorldMembership
 from .executable_cache import ExecutableCache
-from .forwarders import Ask
+from .forwarders import AskClient
 from .launchable_code import LaunchableCode, Unusable, check_memory, given, keep_on_disk, lower, wake_lapack
 from .stablehlo_codes import StableHLOCodes, stablehlo_of
 from .stablehlo_launchable import StableHLOLaunchable
@@ -39,7 +39,7 @@ class Codes:
 
     def __init__(
         self, world: WorldMembership, post: Callable[[e.Event], None], memory: int, cache: Path | None,
-        asks: Callable[[str], Ask] | None = None, patience: float = CALLBACK_S,
+        asks: Callable[[str], AskClient] | None = None, patience: float = CALLBACK_S,
     ) -> None:  # fmt: skip
         self._world, self._post, self._memory = world, post, memory
         self._of: OrderedDict[int, dict[int, LaunchableCode]] = OrderedDict()  # by plan and code

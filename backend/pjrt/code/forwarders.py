@@ -19,12 +19,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from ... import xla
-from ...contents import callbacks
-from ...contents.callbacks import CallbackFault
+from ...contents import CallbackFault, callbacks
 from .stablehlo_reading import CallbackFacts
 
 
-class Ask(Protocol):
+class AskClient(Protocol):
     """Begins a call in the client's process; from any thread. `came` gets the answer, in any thread."""
 
     def __call__(self, body: bytes, came: Callable[[bytes], None], /) -> None: ...
@@ -33,7 +32,7 @@ class Ask(Protocol):
 class Forwarders:
     """Of one executable. `alone`: it runs on one device. `seconds`: how long it waits for each call."""
 
-    def __init__(self, facts: Sequence[CallbackFacts], ask: Ask, seconds: float, *, alone: bool) -> None:
+    def __init__(self, facts: Sequence[CallbackFacts], ask: AskClient, seconds: float, *, alone: bool) -> None:
         self._ask, self._seconds, self._alone = ask, seconds, alone
         self._lock = threading.Lock()
         self._runs: list[CallbackRun] = []

@@ -17,12 +17,11 @@ from typing import Any
 from core.model import Code, Gang, Layout
 
 from ... import xla
-from ...contents import StableHLOCode, stablehlo_code
-from ...contents.callbacks import CALLBACK_S
+from ...contents import CALLBACK_S, StableHLOCode, stablehlo_code
 from ..world import WorldMembership
 from . import stablehlo_executables as executables
 from .executable_cache import ExecutableCache
-from .forwarders import Ask, Forwarders, unasked
+from .forwarders import AskClient, Forwarders, unasked
 from .launchable_code import Unusable, check_memory
 from .stablehlo_launchable import CompiledProgram, StableHLOLaunchable
 from .stablehlo_reading import main_of, module_of
@@ -72,7 +71,7 @@ class StableHLOCodes:
 
     def __init__(
         self, world: WorldMembership, memory: int, cache: ExecutableCache,
-        asks: Callable[[str], Ask] | None = None, patience: float = CALLBACK_S,
+        asks: Callable[[str], AskClient] | None = None, patience: float = CALLBACK_S,
     ) -> None:  # fmt: skip
         self._world, self._memory, self._cache = world, memory, cache
         self._asks, self._patience = asks, patience

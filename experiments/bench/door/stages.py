@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from backend.sandbox.stage_reading import ifrt_context
+from backend.sandbox import ifrt_context
 
 BATCHES = 8
 SHAPE = (64, 16)

@@ -145,7 +145,9 @@ def test_a_view_on_a_slice_whose_host_is_lost_fails_by_that_host() -> None:
     made.run_until(lambda: made.machine.members(0) != ((0, 2),))
     view = a.shard(pair, 0)
     made.run()
-    assert cause(view).startswith("host-lost: slice 's[0]' is a part of slice 's', which waits for hosts 1"), cause(view)
+    assert cause(view).startswith("host-lost: slice 's[0]' is a part of slice 's', which waits for hosts 1"), cause(
+        view
+    )
     assert cause(view).endswith("a view lies where its sources are")
 
 

@@ -21,7 +21,7 @@ from ..session import ArrayCopy, ArrayType
 Sizes = tuple[int, ...]
 
 
-class Piece(NamedTuple):
+class LocalPiece(NamedTuple):
     """The part of a shard that a shard of the target has, too."""
 
     shard: int
@@ -30,7 +30,7 @@ class Piece(NamedTuple):
 
 
 def recut(copy: ArrayCopy, devices: Sequence[Any]) -> list[Any]:
-    shards, cut = copy.ref._arrays, dict[Piece, Any]()
+    shards, cut = copy.ref._arrays, dict[LocalPiece, Any]()
     made = []
     for device, (pieces, grid) in zip(devices, _plan(copy.source, copy.target), strict=True):
         for each in pieces:
@@ -42,7 +42,7 @@ def recut(copy: ArrayCopy, devices: Sequence[Any]) -> list[Any]:
 
 
 @lru_cache(maxsize=1024)
-def _plan(source: ArrayType, target: ArrayType) -> list[tuple[list[Piece], Sizes]]:
+def _plan(source: ArrayType, target: ArrayType) -> list[tuple[list[LocalPiece], Sizes]]:
     """For each shard of the target its pieces, and how many there are along each dimension."""
     owners: dict[tuple[tuple[int, int], ...], list[int]] = {}
     for number, box in enumerate(source.sharding.boxes(source.shape)):
@@ -50,7 +50,7 @@ def _plan(source: ArrayType, target: ArrayType) -> list[tuple[list[Piece], Sizes
     found = []
     for number, box in enumerate(target.sharding.boxes(target.shape)):
         device = target.sharding.devices[number]
-        pieces: dict[Sizes, Piece] = {}
+        pieces: dict[Sizes, LocalPiece] = {}
         for ends, shards in owners.items():
             common = _common(ends, box)
             if common is not None:
@@ -58,7 +58,7 @@ def _plan(source: ArrayType, target: ArrayType) -> list[tuple[list[Piece], Sizes
                 shard = here[0] if here else shards[number % len(shards)]
                 starts = tuple(low - start for (low, _), (start, _) in zip(common, ends, strict=True))
                 sizes = tuple(high - low for low, high in common)
-                pieces[tuple(low for low, _ in common)] = Piece(shard, starts, sizes)
+                pieces[tuple(low for low, _ in common)] = LocalPiece(shard, starts, sizes)
         order = sorted(pieces)
         grid = tuple(len(set(each)) for each in zip(*order, strict=True))
         found.append(([pieces[each] for each in order], grid))

@@ -106,7 +106,7 @@ def _compiled(question: ProgramQuestion, main: MainFacts, settings: ProgramCheck
     )
     if settings.dumps:
         return _described(made, Path(settings.dumps))
-    return stablehlo_executables.serialized(client, made)
+    return stablehlo_executables.serialized(client, made, main, devices)
 
 
 def _described(made: Any, dumps: Path) -> bytes:

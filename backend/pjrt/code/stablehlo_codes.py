@@ -24,7 +24,7 @@ from .executable_cache import ExecutableCache
 from .forwarders import AskClient, Forwarders, unasked
 from .launchable_code import Unusable, check_memory
 from .stablehlo_launchable import CompiledProgram, StableHLOLaunchable
-from .stablehlo_reading import main_of, module_of
+from .stablehlo_reading import MainFacts, main_of, module_of
 
 MOST = 4096  # executables that are kept
 
@@ -116,7 +116,7 @@ class StableHLOCodes:
             ask = self._asks(asked.callbacks)
             forwarders = Forwarders(main.callbacks, ask, self._patience, alone=len(devices) == 1)
         called = unasked(main.callbacks) if forwarders is None else forwarders.functions
-        executable = self._executable(asked, options, devices, called)
+        executable = self._executable(asked, main, options, devices, called)
         found = CompiledProgram(key, main, executable, devices, forwarders)
         if self._memory:
             use = executable.get_compiled_memory_stats()
@@ -124,8 +124,9 @@ class StableHLOCodes:
         return found
 
     def _executable(
-        self, asked: StableHLOCode, options: bytes, devices: tuple[Any, ...], called: Sequence[Callable[..., Any]]
-    ) -> Any:
+        self, asked: StableHLOCode, main: MainFacts, options: bytes, devices: tuple[Any, ...],
+        called: Sequence[Callable[..., Any]],
+    ) -> Any:  # fmt: skip
         """From the cache, or compiled and put there."""
         client = devices[0].client
         name = self._cache.name_of(asked, devices)
@@ -139,5 +140,5 @@ class StableHLOCodes:
         made = executables.compile_program(client, asked.program, options, devices, called)
         self.compiled += 1
         if keeps and self._cache.open:
-            self._cache.keep(name, executables.serialized(client, made))
+            self._cache.keep(name, executables.serialized(client, made, main, devices))
         return made

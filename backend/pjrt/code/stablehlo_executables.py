@@ -19,7 +19,7 @@ from jaxlib import _jax
 
 from ...contents import AboutError, CompiledAbout, PlatformAbout, PlatformDevice
 from ...xla import StatusCode
-from .stablehlo_reading import module_of, numbered
+from .stablehlo_reading import MainFacts, module_of, numbered
 
 log = logging.getLogger("seaway.pjrt")
 native: Any = _jax
@@ -60,8 +60,10 @@ def own_options() -> bytes:
     return bytes(found.SerializeAsString())
 
 
-def serialized(client: Any, executable: Any) -> bytes:
-    """Nothing if it has no such form on this platform."""
+def serialized(client: Any, executable: Any, main: MainFacts, devices: Sequence[Any]) -> bytes:
+    """Nothing if it has no such form on this platform. `main`: what it was compiled of."""
+    if RELEASE == "0.10" and len(devices) > 1 and None in main.results:
+        return b""  # of a program with tokens, this version would end the process
     try:
         return bytes(client.serialize_executable(executable))
     except Exception as error:

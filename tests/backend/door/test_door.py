@@ -46,7 +46,7 @@ def inspecting(x):
 print("inspect:", said(lambda: inspecting(cut)), flush=True)
 dumping = jax.jit(lambda x: x * 3, compiler_options={"xla_dump_to": folder})
 print("dump:", said(lambda: dumping(np.float32(2))), flush=True)
-quick = {"xla_llvm_disable_expensive_passes": True, "xla_embed_ir_in_executable": "false"}
+quick = {"xla_llvm_disable_expensive_passes": True, "xla_embed_ir_in_executable": False}
 print("quick:", float(jax.jit(lambda x: x * 3, compiler_options=quick)(np.float32(2))), flush=True)
 print("option:", said(lambda: jax.jit(lambda x: x * 4, compiler_options={"no_flag": "1"})(np.float32(2))), flush=True)
 print("devices:", len(jax.devices()), len(jax.devices("cpu")), flush=True)
@@ -169,7 +169,7 @@ def test_without_an_address_it_takes_a_socket_that_only_this_user_may_open_and_t
 
 REFUSED = {
     "--listen unix:/tmp/Door.sock": "without capital letters",
-    "--check-seconds 0": "--check-seconds must be more than 0",
+    "--check-seconds 0": "--check-seconds and --callback-seconds must be more than 0",
     "--memory-per-session 8": "--memory-per-session '8' has no unit",
     "--devices 0": "--devices 0: give a number from 1 to 1024",
     "--listen unix:/nowhere/at/all.sock": "/nowhere/at/all.sock",

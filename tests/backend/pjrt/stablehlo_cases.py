@@ -293,13 +293,14 @@ def test_options_are_filtered_and_must_name_the_whole_place(rig: Rig) -> None:
     def with_options(options: bytes) -> Work:
         return raw("f", program, MESH, [ROWS, ROWS], [ROWS], options=options)
 
-    ready(rig, with_options(compile_options(8, xla_dump_to="/nowhere/that/exists")))
+    ready(rig, with_options(compile_options(8, xla_embed_ir_in_executable="True")))
     for options, text in (
         (b"\xff\xff", "the compile options cannot be read"),
         (compile_options([*range(1, 9)]), "device 8 is not one of this session's: they are 0 to 7"),
         (compile_options([*reversed(range(8))]), "must have all 8 of its slice, in order"),
         (compile_options(4), "must have all 8 of its slice, in order"),
         (compile_options(8, nonsense="x"), "No such compile option: 'nonsense'"),
+        (compile_options(8, xla_dump_to="/nowhere/that/exists"), "the compile option 'xla_dump_to' is not passed on"),
     ):
         assert text in refused(rig, with_options(options))
 

@@ -81,7 +81,7 @@ def test_a_program_passes_and_so_does_every_question_about_it_without_another_lo
     assert gate.checked == before + 1
     check(gate, step(program), base=5)  # on another device
     assert gate.checked == before + 1
-    check(gate, step(program, options=compile_options(1, xla_dump_to="/nowhere")))  # other options
+    check(gate, step(program, options=compile_options(1, xla_embed_ir_in_executable="True")))  # other options
     assert gate.checked == before + 2
 
 

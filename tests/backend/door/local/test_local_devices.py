@@ -47,7 +47,7 @@ def test_a_program_that_was_compiled_is_there_for_the_next_session(devices: Loca
     program = lowered(lambda x: x + 1, (1,), [value((4,), ())])
     said: SimpleQueue[Any] = SimpleQueue()
     found: list[Any] = []
-    for options in (plain(1), plain(1), plain(1, xla_embed_ir_in_executable="true")):
+    for options in (plain(1), plain(1), plain(1, xla_embed_ir_in_executable="True")):
         devices.compile(program, options, (0,), lambda *made: said.put(made))
         found.append(said.get(timeout=60))
     (first, facts), (second, again), (other, _) = found

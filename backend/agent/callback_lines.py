@@ -4,8 +4,8 @@
                               <--came(body)------
 
 A door opens them when a program of its session has callbacks, and names its session by a key that is drawn at random
-and part of the program's code. What is asked before the stream is there waits for it, as long as its asker does.
-Neighbours: `agent`, whose listener takes the streams; `pjrt.code.forwarders`.
+and part of the program's code. A call waits a little for a stream that is not there, or not there again. Neighbours:
+`agent`, whose listener takes the streams; `pjrt.code.forwarders`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from ..wire import framing
 
 STREAM = "Callbacks"  # what a door asks for when it opens one
 LONGEST_KEY = 64
-GONE = "the door of the program, which calls its functions, is not connected to this host any more"
+STREAM_S = 3.0  # seconds for which a call waits for the stream: doors try again every second
+GONE = "the door of the program, which calls its functions, is not connected to this host"
 MOST = 4096  # sessions
 
 
@@ -71,10 +72,9 @@ class CallbackLines:
 
 class _Line:
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._numbers = itertools.count(1)
         self._connection: Connection | None = None
-        self._early: list[tuple[int, bytes]] = []  # asked before there was a stream
         self._waiting: dict[int, Callable[[bytes], None]] = {}
 
     @property
@@ -82,35 +82,32 @@ class _Line:
         return self._connection is not None or bool(self._waiting)
 
     def begin(self, connection: Connection) -> None:
-        with self._lock:
+        with self._changed:
             self._connection = connection
-            early, self._early = self._early, []
-            for number, body in early:
-                self._say(connection, number, body)
-        connection.flush()
+            self._changed.notify_all()
 
     def ask(self, body: bytes, came: Callable[[bytes], None]) -> None:
-        with self._lock:
-            number, connection = next(self._numbers), self._connection
-            self._waiting[number] = came
-            if connection is None:
-                self._early.append((number, body))
-                return
-            self._say(connection, number, body)
-        connection.flush()
-
-    def _say(self, connection: Connection, number: int, body: bytes) -> None:
-        for piece in callbacks.pieces(number, body):
-            connection.put(framing.REQUEST, piece)
+        with self._changed:
+            self._changed.wait_for(lambda: self._connection is not None, STREAM_S)
+            connection = self._connection
+            if connection is not None:
+                number = next(self._numbers)
+                self._waiting[number] = came
+                for piece in callbacks.pieces(number, body):  # under the lock: they have to stay together
+                    connection.put(framing.REQUEST, piece)
+        if connection is None:
+            came(callbacks.failed(GONE))
+        else:
+            connection.flush()
 
     def answer(self, number: int, body: bytes) -> None:
-        with self._lock:
+        with self._changed:
             came = self._waiting.pop(number, None)
         if came is not None:
             came(body)
 
     def end(self, connection: Connection) -> None:
-        with self._lock:
+        with self._changed:
             if self._connection is not connection:
                 return
             self._connection = None

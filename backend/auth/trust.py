@@ -30,7 +30,8 @@ def add_options(found: argparse.ArgumentParser) -> None:
     group = found.add_argument_group(
         "clients' code",
         "Code of clients that are not trusted is first read and compiled in a child process. Foreign functions (custom "
-        "calls) are allowed by a list; Python callbacks are never allowed. Give --cache, or code is compiled twice.",
+        "calls) are allowed by a list; calls into Python only if a door answers them. Give --cache, or code is "
+        "compiled twice.",
     )
     add_trust(group)
     add = group.add_argument

@@ -2,8 +2,9 @@
 
 JAX has a list of such names on which exported code may rely; that list is about compatibility, not about safety. This
 module allows those that only compute on their arguments. `WITHHELD` has the others, and the reasons; an agent's
-`--allow-custom-call NAME` allows one of them. `CALLBACKS` run Python, or whatever is at an address in the code: they
-are never allowed. This module does not import JAX. Neighbour: `inspection`.
+`--allow-custom-call NAME` allows one of them. `CALLBACKS` run Python, or whatever is at an address in the code: no
+option allows them, and only those that name a function by a number pass, for a client that answers them. This module
+does not import JAX. Neighbour: `inspection`.
 """
 
 from __future__ import annotations

@@ -34,8 +34,9 @@ ALLOWED = (
 )  # fmt: skip
 MOST_SHAPES = 1 << 16
 DEBUG_OPTIONS = 3  # of executable_build_options: all of XLA's flags, whether they were given or not
-# of these, by their numbers: where CUDA is, and how many CPU devices there are
-OF_THE_MACHINE = frozenset((61, 102))
+# of these, by their numbers, those that are not the program's: where CUDA is, how many CPU devices there are, and what
+# JAX sets itself (detailed logging, two caches)
+OF_THE_MACHINE = frozenset((61, 102, 252, 306, 310))
 # Flags with a number or a truth value, which only change what is computed how fast.
 FLAGS = frozenset((
     "xla_allow_excess_precision", "xla_backend_optimization_level", "xla_cpu_enable_fast_math",
@@ -90,7 +91,7 @@ def safe_options(data: bytes, known: int) -> tuple[bytes, tuple[int, ...]]:
 
 
 def flags_of(options: bytes) -> frozenset[tuple[int, Any]]:
-    """Numbers and values, but for those that only say what machine it is. Empty if they are not there, or malformed."""
+    """Numbers and values, but for those that say nothing of the program. Empty if they are not there, or malformed."""
     try:
         build = CompileOptions.FromString(options).executable_build_options
         (data,) = (each.data for each in UnknownFieldSet(build) if each.field_number == DEBUG_OPTIONS)

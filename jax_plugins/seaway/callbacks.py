@@ -21,6 +21,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 from .replaced import replace
 
 METHOD = "/xla.ifrt.proxy.GrpcIfrtService/Callbacks"
@@ -95,10 +97,12 @@ class _Line:
     """Of one session. Raises RuntimeError if the door does not take it."""
 
     def __init__(self, session: str) -> None:
-        grpc = importlib.import_module("grpc")
-        jax = importlib.import_module("jax")
-        self._bytes = importlib.import_module("backend.contents.callbacks")
-        target = str(jax.config.read("jax_backend_target")).removeprefix("grpc://")
+        import grpc  # for programs that have callbacks, only
+
+        from backend.contents import callbacks
+
+        self._session, self._bytes = session, callbacks
+        target = str(jax.config.read("jax_backend_target")).removeprefix("grpc://")  # type: ignore[no-untyped-call]
         self._functions: dict[int, Callable[..., Any]] = {}
         self._lingering: deque[int] = deque()
         self._answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -134,6 +138,10 @@ class _Line:
                 self._answers.put(self._bytes.NUMBER.pack(number) + self._answer(body))
         except ended:
             pass  # the session is over: whoever waits for it hears so from JAX
+        with _lock:
+            _lines.pop(self._session, None)
+        self._functions.clear()
+        self._answers.put(None)
 
     def _answer(self, body: bytes) -> bytes:
         try:

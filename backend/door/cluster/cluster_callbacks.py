@@ -3,7 +3,7 @@
     a host --asked--> ClusterCallbacks --> SessionCallbacks --> the client
            <--answered-----------------<--------------------
 
-They are opened before the first program with callbacks is compiled: one to each host of which the session may have
+They are opened when the first program with callbacks is compiled: one to each host of which the session may have
 devices, again when it was lost. `key` is in the program's code, and tells a host whose program it is. Neighbours:
 `agent.callback_lines`, the other end; `cluster_executables`.
 """
@@ -27,7 +27,6 @@ from ..session import SessionCallbacks
 log = logging.getLogger("seaway.door")
 STREAM = "Callbacks"  # as hosts know it
 AGAIN = 1.0  # seconds until a host that was lost is tried again
-PATIENCE = 10.0  # seconds for hosts to take the streams, before programs are compiled all the same
 
 
 class ClusterCallbacks:
@@ -37,31 +36,24 @@ class ClusterCallbacks:
         self.key = secrets.token_hex(16)
         self._directory, self._hosts, self._access = directory, hosts, access
         self._tasks: list[asyncio.Task[None]] = []
-        self._there: dict[int, asyncio.Event] = {}
 
-    async def open(self, session: SessionCallbacks) -> None:
-        """Returns when all hosts that can be reached have a stream."""
+    def open(self, session: SessionCallbacks) -> None:
+        """From now on. A host that calls before its stream is there waits for it."""
         if not self._tasks:
             loop = asyncio.get_running_loop()
-            self._there = {host: asyncio.Event() for host in self._hosts}
             self._tasks = [loop.create_task(self._keep(host, session)) for host in self._hosts]
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await asyncio.gather(*(each.wait() for each in self._there.values()))
-        except TimeoutError:
-            log.warning("some hosts are not connected for callbacks: programs that call from there will fail")
 
     async def _keep(self, host: int, session: SessionCallbacks) -> None:
         while True:
             address = self._directory.get(f"host/{host}")
             try:
                 if address is not None:
-                    await self._serve(host, await dial(address, self._access, "", "", asks=STREAM), session)
+                    await self._serve(await dial(address, self._access, "", "", asks=STREAM), session)
             except (OSError, StreamRefused) as error:
                 log.info("host %d takes no stream for callbacks: %s", host, error)
             await asyncio.sleep(AGAIN)
 
-    async def _serve(self, host: int, connection: Connection, session: SessionCallbacks) -> None:
+    async def _serve(self, connection: Connection, session: SessionCallbacks) -> None:
         joined = callbacks.Joined()
 
         def arrived() -> None:
@@ -76,7 +68,6 @@ class ClusterCallbacks:
             connection.put(framing.REQUEST, self.key.encode())
             connection.flush()
             connection.start(arrived)
-            self._there[host].set()
             await connection.over.wait()
         finally:
             connection.close()

@@ -147,7 +147,7 @@ class ClusterPrograms:
         if about.callbacks and callbacks is not None:
             if self._lines is None:
                 raise unsupported(SIMULATED)
-            await self._lines.open(callbacks)
+            self._lines.open(callbacks)
             key = self._lines.key
         source = StableHLOCode(program, xla.assigned_to(options, positions), callbacks=key)
         name = function_of(about.name)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -106,8 +106,8 @@ class SessionLine(ClusterLink, Protocol):
 
     def when_closed(self, then: Callable[[], None]) -> None: ...
 
-    def callbacks(self) -> ClusterCallbacks | None:
-        """The session's streams for callbacks; None: there is nothing that would call."""
+    def callbacks(self, islands: Collection[str]) -> ClusterCallbacks | None:
+        """The session's streams for callbacks, to hosts of these islands ("": of any); None: nothing would call."""
 
     async def closed(self) -> None:
         """Closes it, and waits until that is done."""
@@ -133,8 +133,13 @@ class RemoteLink:
         self._away_since = 0.0
         self._look_again: asyncio.TimerHandle | None = self._loop.call_later(LOOK, self._look)
 
-    def callbacks(self) -> ClusterCallbacks | None:
-        hosts = range(self._described.cluster.hosts)
+    def callbacks(self, islands: Collection[str]) -> ClusterCallbacks | None:
+        hosts = [
+            each.base_host + rank
+            for each in self._described.cluster.islands
+            if each.name in islands or "" in islands
+            for rank in range(each.hosts)
+        ]
         return ClusterCallbacks(self.remote.node.directory, hosts, self._head.access)
 
     def taken(self, request: int, value: Value) -> Any:

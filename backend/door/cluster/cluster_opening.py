@@ -209,7 +209,8 @@ class ClusterSessions:
         self._links.add(link)
         link.when_closed(lambda: self._gone(link))
         places = Places(source.islands)
-        programs = ClusterPrograms(link, places, self._more, self._gate, link.callbacks())
+        lines = link.callbacks([each.name for each in source.islands])
+        programs = ClusterPrograms(link, places, self._more, self._gate, lines)
         self._programs[link] = programs
         link.heard = partial(_hear, programs, name)
         failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -21,7 +22,7 @@ from google.protobuf.message import DecodeError
 from ..protocol import IfrtRequest, StatusCode
 from .live_arrays import DUMP, dump_of
 from .memory_meter import Maker
-from .ops import OPERATIONS, Operation
+from .ops import BESIDE, OPERATIONS, Operation
 from .reply import Reply
 from .session_devices import SessionDevices, StatusError, invalid, unsupported
 from .session_port import Opening, SessionLink, Version
@@ -46,6 +47,7 @@ class DoorSession:
         self._queue: deque[Any] = deque()  # requests that something before them holds up
         self._missing: set[int] = set()  # host buffers that the first of them waits for
         self._crowded = self._over = False
+        self._current: tuple[Operation, Any, Reply]
         self._waits = 0  # requests without an answer
         self._numbers = 0
 
@@ -124,11 +126,15 @@ class DoorSession:
             self._queue.appendleft(request)
             return
         self._waits += 1
+        self._current = operation, body, reply
         self._carry_out(operation, body, reply)
 
-    def _carry_out(self, operation: Operation, body: Any, reply: Reply) -> None:
+    def _carry_out(self, operation: Operation, body: Any, reply: Reply, rest: Callable[[], None] | None = None) -> None:
         try:
-            operation.run(self.state, body, reply)
+            if rest is None:
+                operation.run(self.state, body, reply)
+            else:
+                rest()
         except StatusError as fault:
             self._failed(operation, body, reply, fault)
         except Exception as error:
@@ -151,9 +157,14 @@ class DoorSession:
         if not self.busy and not self._over:
             self._link.resume()
 
-    def _hold(self) -> Callable[[], None]:
+    def _hold(self) -> Callable[[Callable[[], None]], None]:
         self._crowded = True
-        return self._room
+        return partial(self._let_go, *self._current)
+
+    def _let_go(self, operation: Operation, body: Any, reply: Reply, rest: Callable[[], None]) -> None:
+        if not self._over:
+            self._carry_out(operation, body, reply, rest)
+            self._room()
 
     def _room(self) -> None:
         self._crowded = False
@@ -236,9 +247,7 @@ class LateSession(DoorSession):
 def _unknown(name: str | None) -> StatusError:
     if name is None:
         return invalid("the request is empty, or of a kind that this door does not know")
-    if "host_callback" in name:
-        return unsupported("Python callbacks inside compiled programs do not work through this door")
-    return unsupported(f"{name} is not implemented by this door")
+    return unsupported(BESIDE)  # of the requests that are known, only those about callbacks have no operation
 
 
 def opening(devices: Callable[[], SessionDevices], limits: SessionLimits | None = None) -> Opening:

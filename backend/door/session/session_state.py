@@ -137,7 +137,8 @@ class SessionState:
         self.memory = MemoryMeter(limits.array_bytes)
         self.compiling = 0
         self.callbacks = SessionCallbacks()
-        self.hold: Callable[[], Callable[[], None]]  # takes no request more, until what it returns is called
+        # takes no request more, until what it returns is called with the rest of what the current one does
+        self.hold: Callable[[], Callable[[Callable[[], None]], None]]
         self.flags_seen = False  # a client's XLA flags are looked at once
         self.over = False  # what comes late is dropped
         self._next = SERVER_MADE

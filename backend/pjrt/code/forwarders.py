@@ -47,8 +47,9 @@ class Forwarders:
         return run
 
     def _call(self, facts: CallbackFacts, *operands: Any) -> tuple[Any, ...]:
-        run = next((each for each in self._runs if not each.over), None)
-        if run is not None and run.fault:  # the program has failed: it only has to come to its end
+        with self._lock:
+            going = [each for each in self._runs if not each.over]
+        if going and all(each.fault for each in going):  # whichever calls has failed: it only has to come to its end
             return _zeros(facts)
         try:
             return self._called(facts, operands)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -210,7 +210,7 @@ class SimulatedLink:
             for then in self._then:
                 then()
 
-    def callbacks(self) -> None:
+    def callbacks(self, islands: Collection[str]) -> None:
         """Nothing is computed that would call."""
 
     def when_closed(self, then: Callable[[], None]) -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from backend.agent import callback_lines
 from backend.agent.callback_lines import GONE, STREAM, CallbackLines
 from backend.auth import Access, RefusalLogger, TurnGate
 from backend.contents import callbacks
@@ -58,7 +59,7 @@ def test_calls_reach_the_client_of_their_session_also_those_that_were_early_and_
             echoing(session)
             cluster = ClusterCallbacks({"host/3": address}, [3], SESAME)
             early = asked(lines, cluster.key, b"early")
-            await cluster.open(session)
+            cluster.open(session)
             assert await early == b"ylrae"
             large = bytes(range(256)) * (callbacks.PIECE // 100)
             assert await asked(lines, cluster.key, large) == large[::-1]
@@ -76,7 +77,7 @@ def test_a_client_that_goes_or_a_door_that_goes_fails_what_waits_with_the_reason
             session, came = SessionCallbacks(), asyncio.Event()
             session.begin(lambda message: came.set())  # it never answers
             cluster = ClusterCallbacks({"host/3": address}, [3], SESAME)
-            await cluster.open(session)
+            cluster.open(session)
             waiting = asked(lines, cluster.key, b"x")
             await came.wait()
             session.end()
@@ -92,6 +93,14 @@ def test_a_client_that_goes_or_a_door_that_goes_fails_what_waits_with_the_reason
                 callbacks.results_of(await waiting)
 
     drive(work())
+
+
+def test_a_call_without_a_door_fails_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callback_lines, "STREAM_S", 0)
+    answers: list[bytes] = []
+    CallbackLines().ask("nobody's", b"x", answers.append)
+    with pytest.raises(CallbackFault, match=GONE):
+        callbacks.results_of(answers[0])
 
 
 @pytest.mark.parametrize("first", [b"", b"k" * 65])

@@ -6,7 +6,7 @@ send. `say_...` are notes of the controller.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,7 +86,7 @@ class FakeLink:
     async def keep(self, blob: bytes) -> None:
         self.kept.append(blob)
 
-    def callbacks(self) -> None:
+    def callbacks(self, islands: Collection[str]) -> None:
         pass
 
     def soon(self, function: Callable[[], None]) -> None:

@@ -108,6 +108,7 @@ def test_the_three_variables_are_all_that_a_program_needs(door: Door) -> None:
     assert door.env == variables(door.env["JAX_BACKEND_TARGET"].removeprefix("grpc://"))
     code = "import jax; x = jax.numpy.arange(3.) + 1; print(x.device, x.tolist(), len(jax.devices()))"
     assert said(door, code) == "cpu:0 [1.0, 2.0, 3.0] 2\n"
+    assert "flags have no effect" not in door.child.tail()
 
 
 def test_what_reaches_into_the_doors_process_is_refused_and_the_door_lives_on(door: Door, tmp_path: Path) -> None:
@@ -117,6 +118,7 @@ def test_what_reaches_into_the_doors_process_is_refused_and_the_door_lives_on(do
     lines = dict(line.split(": ", 1) for line in text.splitlines())
     assert "calls back into Python ('InspectSharding')" in lines["inspect"], text
     assert "the compile option 'xla_dump_to' is not passed on" in lines["dump"]
+    assert "the program's own XLA flags have no effect" in door.child.tail()
     assert lines["quick"] == "6.0"
     assert lines["option"] == "INVALID_ARGUMENT: No such compile option: 'no_flag'"
     assert lines["alive"] == "[2.0, 2.0, 2.0, 2.0]"

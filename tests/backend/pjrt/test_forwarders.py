@@ -100,3 +100,16 @@ def test_what_ran_before_and_what_runs_after_a_failure_is_not_to_blame() -> None
     assert forwarders.functions[0](X)[0].tolist() == [2, 2]
     after.end()
     before.end()
+
+
+def test_a_run_that_begins_before_a_failed_one_has_ended_is_never_given_zeros_in_silence() -> None:
+    client = Client(refused)
+    forwarders = Forwarders([PAIR], client.ask, 1.0, alone=False)
+    failing = forwarders.begin()
+    assert forwarders.functions[0](X)[0].tolist() == [0, 0]
+    after = forwarders.begin()  # nobody has waited for the first one yet
+    client.says = doubled
+    assert forwarders.functions[0](X)[0].tolist() == [2, 2]
+    after.end()
+    with pytest.raises(CallbackFault, match="no room"):
+        failing.end()

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from ..reply import Operation
 from . import array_requests, array_shards, executables, mpmd, reading, starting
+from .executables import BESIDE
 
 OPERATIONS: Mapping[str, Operation] = {
     each.name: each

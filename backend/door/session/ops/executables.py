@@ -41,7 +41,10 @@ REFUSED = {
     # By the words after the colon JAX knows that it has to call the function itself, in the client's process.
     "CustomCallProgram": "no pickled code of the client's runs here: PjRtCompiler requires an HloProgram"
 }
-EXECUTED = ("result_array_handle", "result_status_handle")
+BESIDE = (
+    "Python callbacks are not taken beside a program: where Seaway is installed with the program, its plug-in makes "
+    "calls of them, on CPU and GPU devices"
+)
 MOST_FLAGS = 16  # that a warning names
 FITS = 64  # rows of arguments for which an executable remembers that they have the right types
 
@@ -57,7 +60,7 @@ def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
         raise unsupported(f"a program of type {program.type_name!r} is refused: {reason}")
     options_type, begin = known
     if body.host_callbacks:
-        raise unsupported("Python callbacks inside compiled programs do not work through this door")
+        raise unsupported(BESIDE)
     if options.type_name != options_type:
         raise unsupported(
             f"compile options of type {options.type_name!r} are refused: only {options_type} is known here"
@@ -251,34 +254,18 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
     given = [each.ref for each in arguments], keep, options.launch_id
     executed = partial(_executed, state, body, reply, value, donated)
     if facts.waiting is not None:
-        facts.waiting(*given, partial(_has_run, state, body, reply, executed, state.hold()))
+        go_on = state.hold()
+        facts.waiting(*given, lambda refs: go_on(lambda: executed(refs)))
     else:
         executed(state.devices.execute(value.executable, *given))
 
 
-def _has_run(
-    state: SessionState, body: Any, reply: Reply, executed: Callable[[Any], None],
-    go_on: Callable[[], None], refs: list[Any] | Refs | StatusError,
-) -> None:  # fmt: skip
-    """A program that waits for its client has run; requests behind it go on."""
-    if state.over:
-        return
-    try:
-        if isinstance(refs, StatusError):
-            raise refs
-        executed(refs)
-    except StatusError as fault:
-        fault.__traceback__ = None
-        for field in EXECUTED:
-            state.poison(field, getattr(body, field), fault)
-        reply.fault(fault)
-    go_on()
-
-
 def _executed(
     state: SessionState, body: Any, reply: Reply, value: ExecutableValue, donated: Sequence[Memory],
-    refs: list[Any] | Refs,
+    refs: list[Any] | Refs | StatusError,
 ) -> None:  # fmt: skip
+    if isinstance(refs, StatusError):
+        raise refs
     options, handles = body.execute_options, list(body.result_array_handle)
     for each in donated:
         release(each)
@@ -396,7 +383,9 @@ OPERATIONS = (
     Operation("loaded_executable_is_deleted_request", is_deleted),
     Operation("loaded_executable_delete_request", delete),
     Operation("loaded_executable_destruct_request", destruct),
-    Operation("loaded_executable_execute_request", execute, EXECUTED, executes=True),
+    Operation(
+        "loaded_executable_execute_request", execute, ("result_array_handle", "result_status_handle"), executes=True
+    ),
     Operation("loaded_executable_fetch_execute_result_request", fetch_execute_result),
 )
 

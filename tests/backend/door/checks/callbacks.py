@@ -103,7 +103,6 @@ def errors_of_callbacks_are_raised_and_the_rest_goes_on() -> None:
     def failing(x: Any) -> Any:
         return jnp.sum(jax.pure_callback(refuse, like(x), x))
 
-    jax.config.update("jax_traceback_filtering", "off")
     mesh = line()
     for x in (numbers(8), jax.device_put(numbers(8), on(mesh, "x"))):
         text = str(error_of(lambda x=x: float(jax.jit(failing)(x))))  # type: ignore[misc]

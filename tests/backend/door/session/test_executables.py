@@ -75,7 +75,7 @@ def test_a_program_that_does_not_compile_says_why() -> None:
         ),
         ({"program__type_name": "xla::ifrt::IfrtIRProgram"}, "only xla::ifrt::IfrtIRCompileOptions is known here"),
         ({"program__type_name": "xla::ifrt::OtherProgram"}, "only xla::ifrt::XlaProgram, xla::ifrt::IfrtIR"),
-        ({"host_callbacks": [b"f"]}, "Python callbacks inside compiled programs do not work"),
+        ({"host_callbacks": [b"f"]}, "Python callbacks are not taken beside a program"),
         ({"compile_options__type_name": "other"}, "compile options of type 'other' are refused"),
         ({"compile_options__data": b"\xff\xff"}, "the compile options cannot be read"),
     ],

@@ -98,12 +98,13 @@ def test_flags_of_the_client_s_environment_are_a_warning_once_a_session(
     assert all("differ in fields 99 of xla.DebugOptions" in each for each in said)
 
 
-def test_what_is_not_compared_is_the_machine() -> None:
+def test_what_is_not_compared_is_the_machine_and_what_jax_sets() -> None:
     file = wheel_files()["xla/xla.proto"]
     (options,) = (each for each in file.message_type if each.name == "DebugOptions")
     names = {each.number: each.name for each in options.field}
     assert {names[number] for number in OF_THE_MACHINE} == {
-        "xla_gpu_cuda_data_dir", "xla_force_host_platform_device_count",
+        "xla_gpu_cuda_data_dir", "xla_force_host_platform_device_count", "xla_detailed_logging",
+        "xla_gpu_kernel_cache_file", "xla_gpu_per_fusion_autotune_cache_dir",
     }  # fmt: skip
 
 

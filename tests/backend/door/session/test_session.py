@@ -291,6 +291,6 @@ def test_a_request_of_an_unknown_kind_is_refused_and_the_session_goes_on() -> No
     rig = SessionRig()
     assert "the request is empty" in rig.status(rig.receive(rig.request()))
     refused = rig.status(rig.ask("loaded_host_callback_poll"))
-    assert "Python callbacks inside compiled programs do not work" in refused
+    assert "Python callbacks are not taken beside a program" in refused
     assert rig.status(rig.ask("init")) == "ok"
     assert rig.ended() == ""

@@ -55,6 +55,16 @@ def test_a_program_whose_callback_fails_spoils_its_results() -> None:
     assert rig.contents(1) == [1, 2]  # and the rest goes on
 
 
+def test_a_mistake_of_ours_in_what_follows_is_answered_and_the_session_goes_on() -> None:
+    rig = SessionRig()
+    rig.array(1)
+    run = rig.execute(rig.compile(b"calling"), [1], [2])
+    rig.devices.waiting[0]([])  # it should have made one array
+    assert rig.status(run).startswith("INTERNAL: loaded_executable_execute_request failed in the door")
+    assert not rig.busy()
+    assert rig.contents(1) == [1, 2]
+
+
 def test_what_comes_after_the_session_is_dropped() -> None:
     rig = SessionRig()
     rig.array(1)

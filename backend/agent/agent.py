@@ -26,14 +26,14 @@ from core.protocol import CONTROLLER, Blame, Chunk, peers
 from core.protocol import effects as e
 
 from ..auth import Access, RefusalLogger, TurnGate, access, advertised, reached
-from ..contents import Blobs, ContentsMismatch, HostPieces, Overflow, ShardSource, Sink
+from ..contents import Blobs, ContentsMismatch, HostPieces, Overflow, ShardSource, Sink, callbacks
 from ..coordination import world_name
 from ..devices import Devices, WorldSpec, gang_times
 from ..node import CallError, HostClock, NetworkNode, calls
 from ..streams import LentReading, Listener, Load, StreamRefused, loaded
 from ..wire import Address, Contents, Pass, call_messages
 from .agent_machine import direct_address
-from .callback_lines import STREAM, CallbackLines
+from .callback_lines import CallbackLines
 from .end_reports import EndReports
 
 log = logging.getLogger("seaway.agent")
@@ -87,7 +87,7 @@ class Agent:
         devices.ask = lines.ask
         self._listener = Listener(
             self.access, refusals, gate, answers={call_messages.GangTimesReply: self._stamps},
-            streams={STREAM: lines.take},
+            streams={callbacks.STREAM: lines.take},
         )  # fmt: skip
         self._code = Blobs()
         self._sources: dict[int, ShardSource] = {}

@@ -20,7 +20,6 @@ from ..contents import CallbackFault, callbacks
 from ..streams import Connection
 from ..wire import framing
 
-STREAM = "Callbacks"  # what a door asks for when it opens one
 LONGEST_KEY = 64
 STREAM_S = 3.0  # seconds for which a call waits for the stream: doors try again every second
 GONE = "the door of the program, which calls its functions, is not connected to this host"

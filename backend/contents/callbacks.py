@@ -17,6 +17,7 @@ import ml_dtypes  # noqa: F401 (so that numpy knows its types by their names)
 import msgspec
 import numpy as np
 
+STREAM = "Callbacks"  # what a door asks a host for, to answer its programs' calls
 NUMBER = Struct("<Q")
 REST = Struct("<I")  # how many pieces of a message follow this one
 PIECE = 16 << 20  # bytes of a message that travel as one

@@ -7,7 +7,8 @@
 
 A stream begins with `MAGIC`, an OPENING by its caller, and an ANSWER (`Opening`, `Answered`). Then either end sends
 PACKETs of core's links with contents, and the controller ADDRESSes and PASSes ahead of the messages that need them; or
-the caller sends one REQUEST and gets one REPLY. Bytes that are no frame, or announce one that is too large, raise
+the caller sends one REQUEST and gets one REPLY; or, for callbacks, the host goes on to send REQUESTs and gets REPLYs
+(`agent.callback_lines`). Bytes that are no frame, or announce one that is too large, raise
 `Unreadable`, like core's own messages. Neighbours: `core.link.codec`, for packets; `backend.streams`.
 """
 

@@ -25,7 +25,6 @@ from core.link import Unreadable
 from ..session import SessionCallbacks
 
 log = logging.getLogger("seaway.door")
-STREAM = "Callbacks"  # as hosts know it
 AGAIN = 1.0  # seconds until a host that was lost is tried again
 
 
@@ -48,7 +47,7 @@ class ClusterCallbacks:
             address = self._directory.get(f"host/{host}")
             try:
                 if address is not None:
-                    await self._serve(await dial(address, self._access, "", "", asks=STREAM), session)
+                    await self._serve(await dial(address, self._access, "", "", asks=callbacks.STREAM), session)
             except (OSError, StreamRefused) as error:
                 log.info("host %d takes no stream for callbacks: %s", host, error)
             await asyncio.sleep(AGAIN)

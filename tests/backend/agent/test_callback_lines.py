@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from backend.agent import callback_lines
-from backend.agent.callback_lines import GONE, STREAM, CallbackLines
+from backend.agent.callback_lines import GONE, CallbackLines
 from backend.auth import Access, RefusalLogger, TurnGate
 from backend.contents import callbacks
 from backend.contents.callbacks import CallbackFault
@@ -26,7 +26,7 @@ SESAME = Access(token="sesame")
 @asynccontextmanager
 async def host() -> AsyncIterator[tuple[CallbackLines, str]]:
     lines = CallbackLines()
-    listener = Listener(SESAME, RefusalLogger(), TurnGate(), streams={STREAM: lines.take})
+    listener = Listener(SESAME, RefusalLogger(), TurnGate(), streams={callbacks.STREAM: lines.take})
     address = listener.open("127.0.0.1:0")
     listener.start(lambda opening, connection: 0, lambda peer, connection: None)
     try:
@@ -107,12 +107,12 @@ def test_a_call_without_a_door_fails_by_name(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_stream_without_a_key_is_closed(first: bytes) -> None:
     async def work() -> None:
         async with host() as (_, address), asyncio.timeout(PATIENCE):
-            connection = await dial(address, SESAME, "", "", asks=STREAM)
+            connection = await dial(address, SESAME, "", "", asks=callbacks.STREAM)
             connection.put(framing.REQUEST, first)
             connection.flush()
             connection.start(lambda: None)
             await connection.over.wait()
             with pytest.raises(StreamRefused, match="token"):
-                await dial(address, Access(token="wrong"), "", "", asks=STREAM)
+                await dial(address, Access(token="wrong"), "", "", asks=callbacks.STREAM)
 
     drive(work())

@@ -33,7 +33,7 @@ MODULES = {
         Policy Ready Ticket RunningGang Reserve Fifo Stride RoundRobin Priority Shortest Deadline named names check
     """,
     "costs": "Cost MemoryUse costs duration roofline_costs synthetic text_costs tpu_costs units work_of",
-    "trace": "Overlay Trace joined of_setup times",
+    "trace": "Overlay Trace joined of_setup step_table times",
     "workload": "Arrival Arrivals LoadReport load philly poisson",
 }
 

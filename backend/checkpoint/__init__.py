@@ -5,6 +5,7 @@
     chunks      how an array is cut into files, and which host writes which file
     leftovers   what dead saves have left, and how it is known that they are dead
     zarrs       the arrays, as zarr v3: written, read, and verified
+    zarr2       arrays that are no step of ours, as zarr v2: in the folder that a program of the door's names
     metadata    its documents, with the checksums
     files       how a file is read that a stranger may have made, and written so that it lasts
 
@@ -12,7 +13,7 @@ A step of a checkpoint is a zarr group, `folder/step/`, with one array for each 
 another name, `step.partial-...`, and is renamed when all of it is on disk. `pjrt.checkpoints` knows devices.
 """
 
-from . import chunks, documents, folders, leftovers, zarrs
+from . import chunks, documents, folders, leftovers, zarr2, zarrs
 from .chunks import Box, chunk_of
-from .documents import LAST, ArrayEntry, CheckpointError, Discarded, Document, Request, request_of
+from .documents import LAST, ArrayEntry, CheckpointError, Discarded, Document, Request, check_name, request_of
 from .folders import steps

@@ -6,6 +6,12 @@
     load     (token) -> arrays                 ... and copy them to the devices
     latest   (request) -> number               the last complete step, plus one; 0: there is none
 
+and for arrays that lie by themselves in a folder (`zarr2`), of which no step is made:
+
+    export   (request, arrays ...) -> token    write our part of these arrays
+    seal     (request, token) -> token         all parts are written: their checksums become the arrays'
+    import   (request) -> token                read our shards of them; `load` copies them to the devices
+
 Documents come from clients, so they are checked here; their runner checks them against the plan.
 """
 
@@ -22,7 +28,8 @@ import numpy as np
 from core.model import Layout, ProgramError, Sharding, SliceSpec, Value, validate_put
 
 MAGIC = b"seaway-checkpoint 1\n"
-Kind = Literal["save", "commit", "read", "load", "latest"]
+Kind = Literal["save", "commit", "read", "load", "latest", "export", "seal", "import"]
+BARE = ("export", "seal", "import", "load")  # of arrays that may have any names
 NAME = re.compile(r"[A-Za-z0-9_%-][A-Za-z0-9_.%-]{0,199}")  # valid as a folder's name on any file system
 NONCE = re.compile(r"[0-9a-f]{16}")
 MOST = 100_000  # most arrays in one checkpoint
@@ -40,13 +47,15 @@ class Discarded(CheckpointError):
 
 
 class ArrayEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One array. `split`: the mesh axes that split each dimension. `chunk`: what one file holds; () when reading."""
+    """One array. `split`: the mesh axes that split each dimension. `chunk`: what one file holds; () when reading.
+    `mesh`: () for the document's."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     split: tuple[tuple[int, ...], ...] = ()
     chunk: tuple[int, ...] = ()
+    mesh: tuple[int, ...] = ()
 
 
 class Document(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -86,13 +95,24 @@ def decode(blob: bytes) -> Document:
     if len({entry.name for entry in found.entries}) < len(found.entries):
         raise CheckpointError("two arrays of one checkpoint have the same name")
     for entry in found.entries:
-        _check(entry, found.mesh or (1,), chunked=found.kind in ("save", "commit"))
+        if found.kind in BARE:
+            check_name(entry.name)
+        elif not NAME.fullmatch(entry.name) or entry.name == "zarr.json":
+            raise CheckpointError(f"{entry.name[:80]!r} cannot be the name of an array in a checkpoint")
+        chunked = found.kind in ("save", "commit", "export", "seal")
+        _check(entry, entry.mesh or found.mesh or (1,), chunked=chunked)
     return found
 
 
+def check_name(name: str) -> None:
+    """Whether an array may be in this folder, or in these folders of each other, below one that a program names: names
+    that begin with a dot are those of documents. Raises CheckpointError."""
+    parts = name.split("/")
+    if not name.isprintable() or any(not part or part.startswith(".") or len(part.encode()) > 255 for part in parts):
+        raise CheckpointError(f"{name[:80]!r} cannot be the name of an array in a checkpoint")
+
+
 def _check(entry: ArrayEntry, mesh: tuple[int, ...], *, chunked: bool) -> None:
-    if not NAME.fullmatch(entry.name) or entry.name == "zarr.json":
-        raise CheckpointError(f"{entry.name[:80]!r} cannot be the name of an array in a checkpoint")
     try:
         validate_put(
             Value(entry.shape, entry.dtype, 0, Sharding(entry.split)), SliceSpec("checkpoint", prod(mesh), mesh)
@@ -120,11 +140,12 @@ def fits(document: Document, inputs: Sequence[Layout], outputs: Sequence[Layout]
         "load": takes == [TOKEN] and makes == arrays,
         "latest": asked and len(takes) == 1 and makes == [TOKEN],
     }
-    if not right[kind]:
+    same = {"export": "save", "seal": "commit", "import": "read"}
+    if not right[same.get(kind, kind)]:
         raise CheckpointError(f"a checkpoint's {kind!r} of {len(arrays)} arrays does not take {takes} and make {makes}")
-    if kind == "save":
+    if kind in ("save", "export"):
         for layout, entry in zip(inputs[1:], document.entries, strict=True):
-            if (layout.mesh, layout.sharding.dims) != (document.mesh, entry.split):
+            if (layout.mesh, layout.sharding.dims) != (entry.mesh or document.mesh, entry.split):
                 raise CheckpointError(f"array {entry.name!r} has another sharding than the document says")
 
 

@@ -13,6 +13,7 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -34,10 +35,14 @@ FIX = "restore another step, or bring the file back from a copy; `seaway checkpo
 class Damaged(CheckpointError):
     """A file of a checkpoint that is missing, or is not as it was written."""
 
-    def __init__(self, folder: Path, name: str, what: str) -> None:
+    def __init__(self, folder: Path, name: str, what: str, fix: str = FIX) -> None:
         what = "".join(each if each.isprintable() else "?" for each in what)  # it may quote a stranger
-        super().__init__(f"checkpoint {folder}: file {name} {what}; {FIX}")
+        super().__init__(f"checkpoint {folder}: file {name} {what}; {fix}")
         self.name, self.what = name, what
+
+
+class Missing(Damaged):
+    """There is no such file."""
 
 
 def crc32c() -> Callable[[int, Array], int]:
@@ -85,7 +90,7 @@ def opened(folder: Path, name: str) -> BinaryIO:
             raise OSError(errno.ENOTDIR, "")
         return os.fdopen(os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at), "rb")
     except FileNotFoundError:
-        raise Damaged(folder, name, "is missing") from None
+        raise Missing(folder, name, "is missing") from None
     except OSError as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
             raise Damaged(folder, name, "is no file, or lies behind a link") from None
@@ -112,29 +117,28 @@ def stored_sum(folder: Path, name: str, nbytes: int) -> str:
         return _told(file.read(SUM))
 
 
-def read_chunk(folder: Path, name: str, nbytes: int, summed: str | None, into: Array | None) -> None:
-    """Reads a chunk and compares its checksum. `summed`: which one it has in the group's list; "": there is no list;
-    None: it has none at all. `into`: bytes; None: it is only read. Raises Damaged."""
+def read_chunk(folder: Path, name: str, nbytes: int, listed: str, into: Array | None, *, ends: bool = True) -> None:
+    """Reads a chunk and compares its checksum. `listed`: which one it has in a list; "": there is no list. `ends`:
+    whether the file ends with it. `into`: bytes; None: it is only read. Raises Damaged."""
     extend, crc = crc32c(), 0
     scratch = np.empty(min(PIECE, nbytes), np.uint8) if into is None else None
     try:
         with opened(folder, name) as file:
-            _has_size(folder, name, file, nbytes + (0 if summed is None else SUM))
+            _has_size(folder, name, file, nbytes + (SUM if ends else 0))
             for at in range(0, nbytes, PIECE):
                 size = min(PIECE, nbytes - at)
                 part = into[at : at + size] if into is not None else scratch[:size]  # type: ignore[index]
                 if file.readinto(part) != size:  # type: ignore[attr-defined]
                     raise Damaged(folder, name, "has become shorter while it was read")
-                if summed is not None:
+                if ends or listed:
                     crc = extend(crc, part)
-            if summed is None:
-                return
-            stored = file.read(SUM)
+            stored = file.read(SUM) if ends else b""
     except OSError as error:
         raise Damaged(folder, name, f"cannot be read: {error.strerror}") from None
-    if stored != crc.to_bytes(SUM, "little"):
+    found = crc.to_bytes(SUM, "little")
+    if ends and stored != found:
         raise Damaged(folder, name, "is damaged: its checksum is wrong")
-    if summed and summed != _told(stored):
+    if listed and listed != _told(found):
         raise Damaged(folder, name, "is not the one that was saved here: another part, or of another save")
 
 
@@ -151,8 +155,8 @@ def _told(stored: bytes) -> str:
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def write_chunk(folder: Path, name: str, contents: Array) -> None:
-    """Writes contents and their checksum, and blocks until they are on disk."""
+def write_chunk(folder: Path, name: str, contents: Array, *, ends: bool = True) -> str:
+    """Writes contents, and blocks until they are on disk. Returns their checksum, with which the file `ends`."""
     extend, crc = crc32c(), 0
     contents = np.ascontiguousarray(contents).reshape(-1).view(np.uint8)
     with _created(folder, name) as file:
@@ -160,9 +164,12 @@ def write_chunk(folder: Path, name: str, contents: Array) -> None:
             part = contents[at : at + PIECE]
             crc = extend(crc, part)
             file.write(part.data)
-        file.write(crc.to_bytes(SUM, "little"))
+        found = crc.to_bytes(SUM, "little")
+        if ends:
+            file.write(found)
         file.flush()
         os.fsync(file.fileno())
+    return _told(found)
 
 
 def write_document(folder: Path, name: str, text: bytes) -> None:
@@ -173,16 +180,25 @@ def write_document(folder: Path, name: str, text: bytes) -> None:
 
 
 def _created(folder: Path, name: str) -> BinaryIO:
-    """The folders between are made, but `folder` itself is not: if it has gone, this save is given up."""
-    path = folder
-    for part in name.split("/")[:-1]:
-        path /= part
-        try:
-            os.mkdir(path)
-        except FileExistsError:
-            pass
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    return os.fdopen(os.open(folder / name, flags, 0o666), "wb")
+    """The folders between are made, but `folder` itself is not: if it has gone, this save is given up. None of them is
+    a link: a client may have put it there."""
+    *parents, last = name.split("/")
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in parents:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=at)
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = inner
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
+        file = os.fdopen(os.open(last, flags, 0o666, dir_fd=at), "wb")
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
+            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+        return file
+    finally:
+        os.close(at)
 
 
 def make_folder(folder: Path) -> None:

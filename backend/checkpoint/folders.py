@@ -19,8 +19,9 @@ from .leftovers import unmark
 from .metadata import ROOT_FILE, saved_step
 
 
-def below(root: Path | None, folder: str) -> Path:
-    """The real path of a requested folder, if this process may write there. Raises CheckpointError."""
+def below(root: Path | None, folder: str, option: str = "--checkpoints") -> Path:
+    """The real path of a requested folder, if this process may write there, which was started with this option. Raises
+    CheckpointError."""
     if root is None:
         raise CheckpointError(
             f"checkpoint {folder}: this host was given no folder for checkpoints; start its agent with --checkpoints "
@@ -34,8 +35,7 @@ def below(root: Path | None, folder: str) -> Path:
     if os.path.commonpath((real_root, real)) != real_root:
         led = f" (it leads to {real})" if Path(real) != asked else ""
         raise CheckpointError(
-            f"checkpoint {folder}{led}: agents write below {root} alone; give a folder there, or start them with "
-            f"another --checkpoints"
+            f"checkpoint {folder}{led}: files are written below {root} alone; give a folder there, or another {option}"
         )
     return Path(real)
 

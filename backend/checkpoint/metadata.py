@@ -98,7 +98,7 @@ class _ArrayDocument(msgspec.Struct):
 
 
 class ChunkLayout(NamedTuple):
-    """How an array lies in its files. `sums`: the group's list, or "". `summed`: whether files end with a checksum."""
+    """How an array lies in its files. `sums`: a list, or "". `summed`: whether files end with a checksum."""
 
     name: str
     dtype: str
@@ -106,6 +106,7 @@ class ChunkLayout(NamedTuple):
     grid: Shape
     sums: str
     summed: bool
+    zarr: Literal[2, 3] = 3
 
     @property
     def nbytes(self) -> int:
@@ -116,12 +117,14 @@ class ChunkLayout(NamedTuple):
         return cells([0] * len(self.grid), self.grid)
 
     def file(self, cell: Sequence[int]) -> str:
+        if self.zarr == 2:
+            return f"{self.name}/{'.'.join(map(str, cell)) or '0'}"
         return "/".join([self.name, "c", *map(str, cell), *(["0"] if self.dtype == KEYS else [])])
 
-    def sum_of(self, cell: Sequence[int]) -> str | None:
-        """As `files.read_chunk` takes it."""
-        if not self.summed or not self.sums:
-            return "" if self.summed else None
+    def sum_of(self, cell: Sequence[int]) -> str:
+        """From the list."""
+        if not self.sums:
+            return ""
         number = 0
         for at, count in zip(cell, self.grid, strict=True):
             number = number * count + at
@@ -130,7 +133,7 @@ class ChunkLayout(NamedTuple):
 
 def layout_of(entry: ArrayEntry) -> ChunkLayout:
     """The layout of an array that is being saved."""
-    return ChunkLayout(entry.name, entry.dtype, entry.chunk, _grid(entry.shape, entry.chunk), "", True)
+    return ChunkLayout(entry.name, entry.dtype, entry.chunk, grid_of(entry.shape, entry.chunk), "", True)
 
 
 # --- written ------------------------------------------------------------------------------------------------------
@@ -215,9 +218,9 @@ def _wrong(told: SavedStep) -> str:
             return f"an array {name[:80]!r} of type {each.dtype[:40]!r} and shape {each.shape[:8]}"
         if (each.chunk is None) == bool(told.sum):
             return f"array {name!r} has no chunks" if told.sum else "its digest is missing"
-        if each.chunk is not None and not _fits(each.shape, each.chunk):
+        if each.chunk is not None and not fits_in(each.shape, each.chunk):
             return f"array {name!r} of shape {each.shape[:8]} in chunks of {each.chunk[:8]}"
-        count = prod(_grid(each.shape, each.chunk)) if each.chunk is not None else 0
+        count = prod(grid_of(each.shape, each.chunk)) if each.chunk is not None else 0
         if len(each.sums) != 8 * count or not SUMS.fullmatch(each.sums):
             return f"array {name!r} has {len(each.sums) // 8} checksums for {count} chunks"
     return ""
@@ -238,7 +241,7 @@ def chunk_layout(folder: Path, name: str, saved: SavedArray) -> ChunkLayout:
     elif saved.dtype == KEYS:
         chunk = ()
     wanted = saved.chunk is None or chunk == saved.chunk
-    if not wanted or not _fits(saved.shape, chunk):
+    if not wanted or not fits_in(saved.shape, chunk):
         raise Damaged(folder, file, f"describes chunks of {chunk[:8]}")
     names = [codec.name for codec in told.codecs]
     endian = told.codecs[0].configuration.get("endian") if told.codecs else None
@@ -249,15 +252,15 @@ def chunk_layout(folder: Path, name: str, saved: SavedArray) -> ChunkLayout:
     summed = len(names) == 2
     if saved.sums and not summed:
         raise Damaged(folder, file, "describes files without checksums")
-    return ChunkLayout(name, saved.dtype, chunk, _grid(saved.shape, chunk), saved.sums, summed)
+    return ChunkLayout(name, saved.dtype, chunk, grid_of(saved.shape, chunk), saved.sums, summed)
 
 
-def _fits(shape: Shape, chunk: Shape) -> bool:
+def fits_in(shape: Shape, chunk: Shape) -> bool:
     """No chunk is larger than its array, so what an array needs bounds what is read at once."""
     return len(shape) == len(chunk) and all(1 <= part <= max(1, size) for part, size in zip(chunk, shape, strict=True))
 
 
-def _grid(shape: Sequence[int], chunk: Sequence[int]) -> Shape:
+def grid_of(shape: Sequence[int], chunk: Sequence[int]) -> Shape:
     return tuple(-(-size // part) for size, part in zip(shape, chunk, strict=True))
 
 

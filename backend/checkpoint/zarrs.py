@@ -8,7 +8,7 @@ shards are numpy arrays, and a key of `jax.random` is one number of eight bytes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -47,27 +47,38 @@ Piece = tuple[int, Box, Array]  # (number of the entry, where in the array, cont
 def write(folder: Path, entries: Sequence[ArrayEntry], pieces: Sequence[Piece], *, first: bool) -> None:
     """Writes pieces, and blocks until they are on disk. `first`: also writes the arrays' documents. Raises
     CheckpointError, or Discarded if the folder was removed meanwhile."""
-    work: list[Callable[[], None]] = []
-    touched = {folder}
-    if first:
-        for entry in entries:
-            touched.add(folder / entry.name)
-            text = array_document(entry)
-            work.append(partial(_written, folder, f"{entry.name}/{ROOT_FILE}", files.write_document, text))
-    for number, box, array in pieces:
-        layout = layout_of(entries[number])
-        for cell in _cells([box], layout.chunk):
-            common = _common(box, cell, layout.chunk)
-            assert common is not None
-            name, part = layout.file(cell), array[common[0]]
-            assert part.shape == layout.chunk, f"{name}: a part of a chunk"
-            touched.update((folder / name).parents[: name.count("/")])
-            work.append(partial(_written, folder, name, files.write_chunk, part))
-    files.in_threads(work, files.WRITERS)
+    documents = {f"{entry.name}/{ROOT_FILE}": array_document(entry) for entry in entries} if first else {}
+    write_files(folder, documents, map(layout_of, entries), pieces, files.write_chunk)
+
+
+def write_files(
+    folder: Path, documents: Mapping[str, bytes], layouts: Iterable[ChunkLayout], pieces: Iterable[Piece],
+    write_chunk: Callable[[Path, str, Array], Any],
+) -> None:  # fmt: skip
+    """Documents by their names, and chunks: each of `pieces` is one or more of them."""
+    known, touched = list(layouts), {folder}
+
+    def writing(name: str, write: Callable[[Path, str, Any], Any], contents: Any) -> Callable[[], None]:
+        touched.update((folder / name).parents[: name.count("/")])
+        return partial(_written, folder, name, write, contents)
+
+    def work() -> Iterator[Callable[[], None]]:
+        for name, text in documents.items():
+            yield writing(name, files.write_document, text)
+        for number, box, array in pieces:
+            layout = known[number]
+            for cell in _cells([box], layout.chunk):
+                common = _common(box, cell, layout.chunk)
+                assert common is not None
+                name, part = layout.file(cell), array[common[0]]
+                assert part.shape == layout.chunk, f"{name}: a part of a chunk"
+                yield writing(name, write_chunk, part)
+
+    files.in_threads(work(), files.WRITERS)
     files.in_threads([partial(_settled, folder, each) for each in touched], files.WRITERS)
 
 
-def _written(folder: Path, name: str, write: Callable[[Path, str, Any], None], contents: Any) -> None:
+def _written(folder: Path, name: str, write: Callable[[Path, str, Any], Any], contents: Any) -> None:
     try:
         write(folder, name, contents)
     except OSError as error:
@@ -97,6 +108,13 @@ def read(
     saved = saved_step(folder).arrays
     _check(folder, saved, [entry for entry, _ in wanted])
     layouts = [chunk_layout(folder, entry.name, saved[entry.name]) for entry, _ in wanted]
+    return read_shards(folder, wanted, layouts), all(layout.summed for layout in layouts)
+
+
+def read_shards(
+    folder: Path, wanted: Sequence[tuple[ArrayEntry, Mapping[Index, Box]]], layouts: Sequence[ChunkLayout]
+) -> list[dict[Index, Array]]:
+    """The boxes of each array, which lies as its layout says."""
     found: list[dict[Index, Array]] = []
     for entry, boxes in wanted:
         sizes = {index: [part.stop - part.start for part in box] for index, box in boxes.items()}
@@ -109,7 +127,7 @@ def read(
                 yield partial(_read_cell, folder, layout, cell, targets)
 
     files.in_threads(work())
-    return found, all(layout.summed for layout in layouts)
+    return found
 
 
 def _cells(boxes: Sequence[Box], chunk: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -153,7 +171,7 @@ def _read_cell(folder: Path, layout: ChunkLayout, cell: tuple[int, ...], targets
 
 
 def _read_chunk(folder: Path, layout: ChunkLayout, cell: tuple[int, ...], into: Array | None) -> None:
-    files.read_chunk(folder, layout.file(cell), layout.nbytes, layout.sum_of(cell), into)
+    files.read_chunk(folder, layout.file(cell), layout.nbytes, layout.sum_of(cell), into, ends=layout.summed)
 
 
 def _check(folder: Path, has: Mapping[str, SavedArray], wanted: Sequence[ArrayEntry]) -> None:

@@ -35,6 +35,7 @@ from ..checkpoint import (
     documents,
     folders,
     leftovers,
+    zarr2,
     zarrs,
 )
 from ..contents import local_shards, shard_io
@@ -259,25 +260,37 @@ class Checkpoints:
             next(iter(device_arrays.to_host(self._world, job.inputs[0], job.arrays[0]).values()))
         )
         folder = folders.below(self._root, request.folder)
-        kind = job.document.kind
+        kind, entries = job.document.kind, job.document.entries
         if kind == "save":
             with self._room:
                 return 0, self._save(job, folder, request)
-        elif kind == "commit":
-            self._release(job)
+        if kind == "export":
+            with self._room:
+                zarrs.crc32c()  # before anything is copied
+                pieces = self._pieces(job)
+                self._release(job)
+                zarr2.write(folder, request.nonce, entries, pieces, host=min(self._virtual(job)))
+            return 0, None
+        self._release(job)
+        if kind == "commit":
             if self._leads(job) and not folders.saved_already(folder, request):
-                zarrs.finish(folders.partial(folder, request), request, job.document.entries)
+                zarrs.finish(folders.partial(folder, request), request, entries)
                 folders.complete(folder, request)
             return request.step, None
-        elif kind == "read":
-            self._release(job)
+        if kind == "seal":
+            if self._leads(job):
+                zarr2.seal(folder, request.nonce, entries)
+            return 0, None
+        if kind == "import":
+            layouts, wanted = self._wanted(job)
+            return 0, list(zip(layouts, zarr2.read(folder, wanted), strict=True))
+        if kind == "read":
             step = folders.below(self._root, str(folders.found(folder, request.step)))  # it may be a link
-            shards, summed = self._read(job, step)
-            return int(not summed), shards
-        else:
-            self._release(job)
-            last = folders.latest(folder)
-            return 0 if last is None else last + 1, None
+            layouts, wanted = self._wanted(job)
+            found, summed = zarrs.read(step, wanted)
+            return int(not summed), list(zip(layouts, found, strict=True))
+        last = folders.latest(folder)
+        return 0 if last is None else last + 1, None
 
     def _save(self, job: PendingGang, folder: Path, request: Request) -> leftovers.Mark | None:
         """Returns what says that this save is alive: its token has it until the run is over."""
@@ -315,18 +328,18 @@ class Checkpoints:
                 found.append((number, whole, np.array(part) if lends else part))
         return found
 
-    def _read(self, job: PendingGang, folder: Path) -> tuple[list[tuple[Layout, Mapping[Index, Array]]], bool]:
-        mesh = job.document.mesh
+    def _wanted(self, job: PendingGang) -> tuple[list[Layout], list[tuple[ArrayEntry, dict[Index, chunks.Box]]]]:
+        """The layouts of the arrays that are to be read, and where our shards lie in them."""
         layouts = [
-            Layout(entry.shape, entry.dtype, job.place, mesh, Sharding(entry.split)) for entry in job.document.entries
+            Layout(entry.shape, entry.dtype, job.place, entry.mesh or job.document.mesh, Sharding(entry.split))
+            for entry in job.document.entries
         ]
         wanted: list[tuple[ArrayEntry, dict[Index, chunks.Box]]] = []
         for entry, layout in zip(job.document.entries, layouts, strict=True):
             shards = Shards(layout)
             mine = local_shards(layout, self._world.mine)
             wanted.append((entry, {index: shard_io.box_of(shards, index)[:-1] for index in mine}))
-        found, summed = zarrs.read(folder, wanted)
-        return list(zip(layouts, found, strict=True)), summed
+        return layouts, wanted
 
     # --- inside -------------------------------------------------------------------------------------------------
 

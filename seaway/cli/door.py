@@ -38,32 +38,7 @@ def add(commands: Any) -> None:
         help="make N CPU devices (default: the devices there are); with --connect or --simulate, give each program N "
         "devices of each of its islands (default: all)",
     )  # fmt: skip
-    option(
-        "--allow-custom-call", action="append", default=[], metavar="NAME",
-        help="a foreign function that programs may call besides the built-in list; may be repeated",
-    )  # fmt: skip
-    option(
-        "--trust-programs", action="store_true",
-        help="compile programs in the door's own process: one that breaks the compiler ends the door, and all sessions",
-    )  # fmt: skip
-    option(
-        "--check-seconds", type=float, default=Rules().seconds,
-        help="how long the compilation of a program may take, in seconds (%(default)g)",
-    )  # fmt: skip
-    option(
-        "--check-memory", type=int, default=0,
-        help="bytes that the compilation of a program may use; 0: what the machine has",
-    )  # fmt: skip
-    option(
-        "--callback-seconds", type=float, default=Rules().callback_seconds,
-        help="how long a program waits for a Python function of its process that it calls, in seconds (%(default)g); "
-        "on a cluster, an option of agents",
-    )  # fmt: skip
-    option(
-        "--memory-per-session", metavar="SIZE",
-        help="what the arrays of one program may take, as '8GiB' (default: half of the machine's memory; on "
-        "accelerators, what they have)",
-    )  # fmt: skip
+    _add_limits(option)
     option(
         "--connect", default="", metavar="CONTROLLER",
         help="serve the devices of the cluster whose controller has this address, as grpc://head:29000",
@@ -94,6 +69,41 @@ def add(commands: Any) -> None:
     door.set_defaults(run=_door)
 
 
+def _add_limits(option: Any) -> None:
+    """What programs may do, and use."""
+    option(
+        "--allow-custom-call", action="append", default=[], metavar="NAME",
+        help="a foreign function that programs may call besides the built-in list; may be repeated",
+    )  # fmt: skip
+    option(
+        "--trust-programs", action="store_true",
+        help="compile programs in the door's own process: one that breaks the compiler ends the door, and all sessions",
+    )  # fmt: skip
+    option(
+        "--check-seconds", type=float, default=Rules().seconds,
+        help="how long the compilation of a program may take, in seconds (%(default)g)",
+    )  # fmt: skip
+    option(
+        "--check-memory", type=int, default=0,
+        help="bytes that the compilation of a program may use; 0: what the machine has",
+    )  # fmt: skip
+    option(
+        "--callback-seconds", type=float, default=Rules().callback_seconds,
+        help="how long a program waits for a Python function of its process that it calls, in seconds (%(default)g); "
+        "on a cluster, an option of agents",
+    )  # fmt: skip
+    option(
+        "--memory-per-session", metavar="SIZE",
+        help="what the arrays of one program may take, as '8GiB' (default: half of the machine's memory; on "
+        "accelerators, what they have)",
+    )  # fmt: skip
+    option(
+        "--persist", type=Path, metavar="FOLDER",
+        help="a folder below which programs may have arrays saved and restored (Orbax with "
+        "ENABLE_PATHWAYS_PERSISTENCE=1); with --connect, hosts do it, so they need --checkpoints as well",
+    )  # fmt: skip
+
+
 def _door(given: argparse.Namespace) -> int:
     most = door_simulation.MOST if given.simulate else 1024
     if given.devices is not None and not 0 < given.devices <= most:
@@ -101,6 +111,8 @@ def _door(given: argparse.Namespace) -> int:
     _check_belonging(given)
     if given.check_seconds <= 0 or given.check_memory < 0 or given.callback_seconds <= 0:
         raise SeawayError("--check-seconds and --callback-seconds must be more than 0, and --check-memory at least 0")
+    if given.persist is not None and not given.persist.is_dir():
+        raise SeawayError(f"--persist {given.persist}: there is no such folder")
     memory = None
     if given.memory_per_session is not None:
         memory = nbytes(given.memory_per_session, "--memory-per-session")
@@ -128,14 +140,18 @@ def _serve(given: argparse.Namespace, address: str, memory: int | None) -> None:
     if cluster is not None:
         spans = door_spans_of()
         try:
-            run_cluster_door(address, cluster, more=more, ready=_say, watch=None if spans is None else spans.watch)
+            watch = None if spans is None else spans.watch
+            run_cluster_door(address, cluster, more=more, persist=given.persist, ready=_say, watch=watch)
         finally:
             if spans is not None:
                 spans.close()
     elif simulated is not None:
         door_simulation.serve(simulated, given.trace, rules, memory, _say)
     else:
-        run_door(address, devices=given.devices, rules=rules, trusted=given.trust_programs, memory=memory, ready=_say)
+        run_door(
+            address, devices=given.devices, rules=rules, trusted=given.trust_programs, memory=memory,
+            persist=given.persist, ready=_say,
+        )  # fmt: skip
 
 
 def _cluster(given: argparse.Namespace) -> ServedCluster:
@@ -168,6 +184,7 @@ def _check_belonging(given: argparse.Namespace) -> None:
     for options, needed, here in (
         (("token_file", "ca", "cert", "key"), "a door to a cluster: give --connect", given.connect),
         (door_simulation.OPTIONS, "a door that simulates: give --simulate", given.simulate),
+        (("persist",), "a door to devices: leave --simulate out", not given.simulate),
         (
             ("islands", "name"), "a door to a cluster, or one that simulates: give --connect or --simulate",
             given.connect or given.simulate,

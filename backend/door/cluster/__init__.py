@@ -6,6 +6,7 @@ cluster_arrays        arrays and their shards; cluster_buffers: what holds them;
 cluster_executables   compiled programs; cluster_programs: equal ones once
 cluster_calls         calls, in order, and those that wait
 cluster_answers       reads, and how they end
+cluster_files         arrays to files, and back
 cluster_opening       slices for a session, and its end
 
 Neighbours: `session` above, `core.client` below.

@@ -25,6 +25,7 @@ from core.model import MAX_LITERALS, Range, ranges
 from ..protocol import STRING, TOKEN, StatusCode, cut_otherwise
 from ..session import (
     ArrayCopy,
+    ArrayFiles,
     ArrayType,
     CompiledFacts,
     Platform,
@@ -33,6 +34,7 @@ from ..session import (
     StatusError,
     Unready,
     WhenCompiled,
+    WhenExecuted,
     invalid,
 )
 from .cluster_answers import ClusterAnswers, WhenRead
@@ -56,6 +58,7 @@ from .cluster_buffers import BufferOutcome, SessionBuffers
 from .cluster_calls import ClusterCalls
 from .cluster_copies import ClusterCopies
 from .cluster_executables import ClusterExecutable, ClusterPrograms
+from .cluster_files import FilesProgram, restoring, saving
 from .cluster_layouts import default_layout, in_one_way, value_of, whole_of
 from .cluster_link import CallWatch, ClusterLink
 from .cluster_programs import Places
@@ -470,6 +473,33 @@ class ClusterDevices:
             return read(await self._programs.ask(source, executable.ir.name, executable.devices))
 
         self._programs.begin(answer(), done, done)
+
+    # --- files ---------------------------------------------------------------------------------------------
+
+    def save(self, files: ArrayFiles, arrays: Sequence[Ref], done: WhenExecuted) -> None:
+        if any(isinstance(each, Token) for each in arrays):
+            raise invalid("a token cannot be saved")
+        given = [self._alone(each) for each in arrays if not isinstance(each, Token)]
+        exact = [each.type.sharding.exact for each in given]
+        types = [each.type if known else said for each, known, said in zip(given, exact, files.types, strict=True)]
+        self._with_files(saving(self._places, files._replace(types=tuple(types))), given, done)
+
+    def restore(self, files: ArrayFiles, done: WhenExecuted) -> None:
+        self._with_files(restoring(self._places, files), [], done)
+
+    def _with_files(self, made: FilesProgram, arrays: Sequence[ClusterArray], done: WhenExecuted) -> None:
+        """It is registered for this run alone."""
+        asked = ClusterArray(made.parameters[0], self._buffers.drop, made.request)
+        devices = asked.type.sharding.devices
+        executable = ClusterExecutable(devices, made.parameters, made.results, (), made.program, made.program)
+        executable.together = False
+
+        def kept(_: None) -> None:
+            refs = self.execute(executable, [asked, *arrays], (), 0)
+            self.unload(executable)
+            done(refs)
+
+        self._programs.begin(self._programs.keep(*made.blobs), done, kept)
 
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
         return default_layout(kind, len(shape), self.platform.serdes >= PACKS)

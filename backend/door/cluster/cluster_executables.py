@@ -46,6 +46,7 @@ SIMULATED = (
     "the program calls functions of its process (jax.debug, pure_callback, io_callback), and in a simulation nothing "
     "is computed that they could be called with: leave them out, or run it on a door to devices"
 )
+NO_SOURCE = StableHLOCode(b"", b"")
 READING = 2  # programs at a time
 SEEN = 3  # executions, before what they took is believed: the first is often slow
 NEAR = 1.25  # by what factor a cost may differ from what was said
@@ -61,17 +62,16 @@ class ClusterExecutable:
     )  # fmt: skip
 
     def __init__(
-        self, facts: CompiledFacts, parameters: Sequence[ArrayType], source: StableHLOCode, ir: Program,
-        keeping_ir: Program,
+        self, devices: tuple[int, ...], parameters: Sequence[ArrayType], results: tuple[ArrayType, ...],
+        donated: Collection[int], ir: Program, keeping_ir: Program, source: StableHLOCode = NO_SOURCE,
     ) -> None:  # fmt: skip
-        self.parameters = parameters
-        self.results, self.donated = facts.results, frozenset(facts.donated)
-        self.devices, self.source = facts.devices, source
+        self.devices, self.parameters, self.results = devices, parameters, results
+        self.donated, self.source = frozenset(donated), source
         self.ir, self.keeping_ir = ir, keeping_ir
         self.giving = self.keeping = 0
-        self.arrays = [each for each in facts.results if each.kind != TOKEN]
+        self.arrays = [each for each in results if each.kind != TOKEN]
         plain = all(each.sharding.shard is None for each in self.arrays)
-        self.together = plain and len(self.arrays) == len(facts.results) >= ranges.FEW
+        self.together = plain and len(self.arrays) == len(results) >= ranges.FEW
 
     def registered(self, giving: bool, client: Client, now: int) -> int:
         """Registers the program with donation or without; its name at core's client, 0: there is no room for it now."""
@@ -167,7 +167,7 @@ class ClusterPrograms:
                 executable_program(self._places, name, devices, code, temp, given, made, donated, cost, step)
                 for donated in (facts.donated, ())
             )
-            executable = ClusterExecutable(facts, given, source, ir, keeping_ir)
+            executable = ClusterExecutable(devices, given, facts.results, facts.donated, ir, keeping_ir, source)
             executable.giving = await self._registered(ir, tell=False)
             self._executables.add(executable)
         finally:
@@ -185,12 +185,12 @@ class ClusterPrograms:
     def staged(self, plan: StagePlan, stages: Sequence[ClusterExecutable], facts: CompiledFacts) -> ClusterExecutable:
         """It is registered when it runs first; so are its stages, and hosts have their code."""
         parts, count = [(each.ir, each.devices) for each in stages], len(facts.parameters)
-        irs = [staged_program(self._places, plan, parts, count, donated) for donated in (facts.donated, ())]
+        ir, keeping = (staged_program(self._places, plan, parts, count, donated) for donated in (facts.donated, ()))
         try:
-            validate(irs[0])
+            validate(ir)
         except ProgramError as error:
             raise invalid(str(error)) from None
-        executable = ClusterExecutable(facts, plan.types[:count], StableHLOCode(b"", b""), *irs)
+        executable = ClusterExecutable(facts.devices, plan.types[:count], facts.results, facts.donated, ir, keeping)
         self._executables.add(executable)
         return executable
 
@@ -209,8 +209,9 @@ class ClusterPrograms:
             self.forget(asked)
 
     async def _asking(self, source: StableHLOCode, name: str, devices: tuple[int, ...]) -> int:
-        code = await self.keep(source)
-        asked = await self._registered(question_program(self._places, name, devices, code), tell=True)
+        code = source.encode()
+        await self.keep(code)
+        asked = await self._registered(question_program(self._places, name, devices, hash_of(code)), tell=True)
         self._asked[asked] = asyncio.get_running_loop().create_future()
         return asked
 
@@ -247,11 +248,11 @@ class ClusterPrograms:
             self._room.append(room)
             await room
 
-    async def keep(self, source: StableHLOCode) -> str:
-        self._go_on()
-        code = source.encode()
-        await self._link.keep(code)
-        return hash_of(code)
+    async def keep(self, *codes: bytes) -> None:
+        """Leaves them with the controller."""
+        for each in codes:
+            self._go_on()
+            await self._link.keep(each)
 
     def _go_on(self) -> None:
         """Raises why nothing will be compiled any more."""

@@ -98,11 +98,16 @@ def _sharding_of(array_type: ArrayType) -> Sharding | None:
     return None if spec.shard is not None else _sharding(spec.tiles, len(spec.devices))
 
 
+def cut_by_a_mesh(array_type: ArrayType) -> bool:
+    """Whether core's array is the array itself, and no stack."""
+    return _sharding_of(array_type) is not None
+
+
 def in_one_way(source: ArrayType, target: ArrayType) -> bool:
     """Whether core's array of both has the same contents, however these types cut it."""
     if source.sharding.cuts_as(target.sharding, source.shape):
         return True
-    return _sharding_of(source) is not None and _sharding_of(target) is not None
+    return cut_by_a_mesh(source) and cut_by_a_mesh(target)
 
 
 @lru_cache(maxsize=4096)

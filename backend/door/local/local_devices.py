@@ -37,6 +37,7 @@ from ..program_facts import compiled_facts, fault_of, known_stages, program_fact
 from ..protocol import STRING, TOKEN, ShardSpec, StatusCode, Tiles, cut_otherwise, dtype_of, name_of, op_sharding
 from ..session import (
     ArrayCopy,
+    ArrayFiles,
     ArrayType,
     CompiledFacts,
     DeviceFacts,
@@ -53,6 +54,7 @@ from ..session import (
     invalid,
     unsupported,
 )
+from . import local_files
 from .kept_executables import KeptExecutables, key_of
 from .local_resharding import recut
 from .local_stages import StagedExecutable
@@ -438,6 +440,34 @@ class LocalDevices:
         with translated():
             text = str(executable.loaded.get_hlo_text())
         done(text)
+
+    # --- files ---------------------------------------------------------------------------------------------
+
+    def save(self, files: ArrayFiles, arrays: Sequence[Ref], done: WhenExecuted) -> None:
+        def work() -> list[Ref]:
+            local_files.write(files, arrays)
+            return []
+
+        _check_there(arrays)
+        self._in_thread(work, done)
+
+    def restore(self, files: ArrayFiles, done: WhenExecuted) -> None:
+        def work() -> list[Ref]:
+            return [self.put(*each) for each in zip(files.types, local_files.read(files), strict=True)]
+
+        self._in_thread(work, done)
+
+    def _in_thread(self, work: Callable[[], list[Ref]], done: WhenExecuted) -> None:
+        def run() -> None:
+            found: list[Ref] | StatusError
+            try:
+                with translated():
+                    found = work()
+            except StatusError as fault:
+                found = fault
+            self._post(done, found)
+
+        self._waiting.submit(run)
 
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
         dtype = dtype_of(kind)

@@ -16,6 +16,7 @@ from .ifrt_messages import (
     CompactLayoutProto,
     CompiledMemoryStatsProto,
     CompileOptionsProto,
+    DTypeProto,
     GrpcGetVersionRequest,
     GrpcGetVersionResponse,
     GrpcHostBufferDeleteRequest,
@@ -36,6 +37,7 @@ from .ifrt_messages import (
     XlaLayoutProto,
     dtype_of,
     kind_of_mlir,
+    kind_of_xla,
     name_of,
 )
 from .ifrt_shardings import (

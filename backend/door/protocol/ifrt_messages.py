@@ -69,6 +69,11 @@ def kind_of_mlir(text: str) -> int | None:
     return MLIR.get(text)
 
 
+def kind_of_xla(name: str) -> int | None:
+    """Of XLA's own name, as BF16."""
+    return next((kind for kind in DTYPES if DTypeProto.Kind.Name(kind) == f"KIND_{name}"), None)
+
+
 def name_of(kind: int) -> str:
     """The kind's name, for error texts."""
     try:

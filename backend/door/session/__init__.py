@@ -17,6 +17,7 @@ from .door_session import LateSession, opening
 from .session_callbacks import SessionCallbacks
 from .session_devices import (
     ArrayCopy,
+    ArrayFiles,
     ArrayType,
     CompiledFacts,
     DeviceFacts,

@@ -66,6 +66,14 @@ class ArrayCopy(NamedTuple):
         return self.source.sharding.cuts_as(self.target.sharding, self.source.shape)
 
 
+class ArrayFiles(NamedTuple):
+    """Arrays in a folder, each by its name: their types are those that they have here."""
+
+    folder: str
+    names: tuple[str, ...]
+    types: tuple[ArrayType, ...]
+
+
 @dataclass(frozen=True)
 class MemoryFacts:
     id: int
@@ -234,6 +242,12 @@ class SessionDevices(Protocol):
     def cost_analysis(self, executable: Any, done: Callable[[Mapping[str, Any] | StatusError], None]) -> None: ...
 
     def program_text(self, executable: Any, done: Callable[[str | StatusError], None]) -> None: ...
+
+    def save(self, files: ArrayFiles, arrays: Sequence[Ref], done: WhenExecuted) -> None:
+        """Writes these arrays. `done` is told references to wait for with `when_ready`: then all of it is on disk."""
+
+    def restore(self, files: ArrayFiles, done: WhenExecuted) -> None:
+        """Reads arrays. `done` is told a reference to each."""
 
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str: ...
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from core.model import ranges
 
@@ -35,6 +36,7 @@ class SessionLimits:
     program_bytes: int = 1 << 28
     queued: int = 1 << 10  # requests that wait for a host buffer, or for room on the devices
     waits: int = 1 << 14  # answers that wait for arrays
+    persist: Path | None = None  # the folder below which it may have files written and read; None: nowhere
 
 
 class ExecutableValue:
@@ -53,17 +55,26 @@ class ExecutableValue:
         self.fits: dict[tuple[int, int, int, int], ArrayRow] = {}
 
 
+class Carried(NamedTuple):
+    """What a `SessionProgram` has made. `waits`: what else is to be waited for."""
+
+    results: list[tuple[ArrayType, Ref, Memory]]
+    waits: list[Ref]
+
+
 @dataclass(frozen=True)
 class SessionProgram:
     """An executable that no device has: the session does what it says. `run` takes the arguments, as many as there are
-    `parameters`, and returns as many `results`, or raises StatusError."""
+    `parameters`, and tells what it has made, as many `results`, or raises StatusError. `waits`: it may tell that later,
+    and the session takes no request meanwhile."""
 
     name: str
     devices: tuple[int, ...]  # as many as each argument has shards
     parameters: int
     results: int
     donated: tuple[int, ...]
-    run: Callable[[SessionState, list[ArrayValue]], list[tuple[ArrayType, Ref, Memory]]]
+    run: Callable[[SessionState, list[ArrayValue], Callable[[Carried | StatusError], None]], None]
+    waits: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from ..cluster import ClusterDevices
 from ..protocol import cut_otherwise
 from ..session import (
     ArrayCopy,
+    ArrayFiles,
     ArrayType,
     CompiledFacts,
     Platform,
@@ -34,11 +35,13 @@ from ..session import (
     StatusError,
     Unready,
     WhenCompiled,
+    WhenExecuted,
     unsupported,
 )
 from .simulation_port import WaitingLine
 
 T = TypeVar("T")
+NO_FILES = "simulated devices write and read no files: let Orbax do so, without ENABLE_PATHWAYS_PERSISTENCE"
 Found = np.ndarray[Any, Any] | StatusError
 
 
@@ -246,6 +249,12 @@ class SimulatedDevices:
 
     def program_text(self, executable: SimulatedExecutable, done: Callable[[str | StatusError], None]) -> None:
         self._timed.program_text(executable.timed, done)
+
+    def save(self, files: ArrayFiles, arrays: Sequence[SimulatedRef], done: WhenExecuted) -> None:
+        raise unsupported(NO_FILES)
+
+    def restore(self, files: ArrayFiles, done: WhenExecuted) -> None:
+        raise unsupported(NO_FILES)
 
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
         return self._timed.default_layout(kind, shape, device, memory_kind)

@@ -12,21 +12,13 @@ from typing import Any
 import numpy as np
 
 from backend.client import PutOffer
-from backend.contents import StableHLOCode
 from backend.door.cluster.cluster_devices import ClusterDevices
 from backend.door.cluster.cluster_executables import ClusterExecutable, ClusterPrograms
 from backend.door.cluster.cluster_layouts import boxes_of
 from backend.door.cluster.cluster_programs import UNKNOWN, Places, SessionIsland, executable_program
 from backend.door.protocol.ifrt_messages import DTypeProto
 from backend.door.protocol.ifrt_shardings import ShardSpec, Tiles
-from backend.door.session.session_devices import (
-    ArrayType,
-    CompiledFacts,
-    DeviceFacts,
-    MemoryFacts,
-    Platform,
-    StatusError,
-)
+from backend.door.session.session_devices import ArrayType, DeviceFacts, MemoryFacts, Platform, StatusError
 from core.client import Client, Limits
 from core.model import Value, small
 from core.protocol import CONTROLLER, Blame, Calls, CallsMade, ClientMessages, Connected, MessageReceived, Open
@@ -145,15 +137,11 @@ class ClusterRig:
         """As if it had been compiled."""
         spec = ShardSpec(devices, tiles or Tiles())
         given, made = ([ArrayType(F32, tuple(shape), spec) for shape in each] for each in (parameters, results))
-        facts = CompiledFacts(
-            "step", devices, b"", tuple((F32, each.shape) for each in given), tuple(made), None, None, (), (), (),
-            tuple(donated), {}, 0,
-        )  # fmt: skip
-        irs = [
+        ir, keeping = (
             executable_program(self.places, "step", devices, "c0de", 0, given, made, each, step=step)
             for each in (donated, ())
-        ]
-        found = ClusterExecutable(facts, given, StableHLOCode(b"", b""), *irs)
+        )
+        found = ClusterExecutable(devices, given, tuple(made), donated, ir, keeping)
         registered = self.link.act(lambda client, now: client.register(found.ir, now))
         found.giving = registered
         self.link.calls.pop()

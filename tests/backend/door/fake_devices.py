@@ -18,6 +18,7 @@ from backend.door.protocol.ifrt_shardings import ShardSpec
 from backend.door.session.session_callbacks import SessionCallbacks
 from backend.door.session.session_devices import (
     ArrayCopy,
+    ArrayFiles,
     ArrayType,
     CompiledFacts,
     DeviceFacts,
@@ -27,6 +28,7 @@ from backend.door.session.session_devices import (
     StatusError,
     Unready,
     WhenCompiled,
+    WhenExecuted,
     invalid,
 )
 
@@ -133,6 +135,7 @@ class FakeDevices:
     staged_programs: dict[str, StagedProgram] = field(default_factory=dict)
     closed: bool = False
     callbacks: SessionCallbacks | None = None  # of the last program
+    files: dict[str, FakeArray] = field(default_factory=dict)
     waiting: list[Callable[[list[FakeArray] | FakeRefs | StatusError], None]] = field(default_factory=list)
 
     @property
@@ -299,6 +302,18 @@ class FakeDevices:
 
     def program_text(self, executable: Any, done: Callable[[str | StatusError], None]) -> None:
         done("text")
+
+    def save(self, files: ArrayFiles, arrays: Sequence[FakeArray], done: WhenExecuted) -> None:
+        self.log.append(f"save {files.folder} {' '.join(files.names)}")
+        self.files.update(zip(files.names, arrays, strict=True))
+        done([self.made([])])
+
+    def restore(self, files: ArrayFiles, done: WhenExecuted) -> None:
+        self.log.append(f"restore {files.folder} {' '.join(files.names)}")
+        if missing := [name for name in files.names if name not in self.files]:
+            done(StatusError(StatusCode.FAILED_PRECONDITION, f"{missing[0]} is missing"))
+        else:
+            done([self.files[name] for name in files.names])
 
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
         return "{" + ",".join(str(at) for at in reversed(range(len(shape)))) + "}"

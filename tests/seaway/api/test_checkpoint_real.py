@@ -198,7 +198,7 @@ def test_agents_of_a_cluster_write_only_below_their_folder(tmp_path: Path) -> No
             assert checkpoint.latest("run") == 2
             np.testing.assert_array_equal(np.asarray(checkpoint.restore("run", x)), TABLE)
             for asked in (tmp_path / "elsewhere", "../elsewhere"):
-                with pytest.raises(sw.errors.RunError, match=r"agents write below|without '..'"):
+                with pytest.raises(sw.errors.RunError, match=r"files are written below|without '..'"):
                     checkpoint.save(asked, x).block_until_ready()
 
     async def drive() -> None:

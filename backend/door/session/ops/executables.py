@@ -30,7 +30,7 @@ from ..memory_meter import Memory, nbytes_of, release
 from ..reply import Operation, Reply
 from ..session_arrays import ArrayValue, ArrayValues
 from ..session_devices import ArrayType, CompiledFacts, Refs, StatusError, invalid, unsupported
-from ..session_state import ExecutableValue, SessionProgram, SessionState
+from ..session_state import Carried, ExecutableValue, SessionProgram, SessionState
 from . import plugin_programs
 from .mpmd import compile_stages
 from .reading import _ready
@@ -289,15 +289,30 @@ def _carry_out(state: SessionState, program: SessionProgram, body: Any, handles:
             f"{program.name} has {program.parameters} parameters and {program.results} results, not {len(arguments)} "
             f"and {len(handles)}"
         )
-    made = program.run(state, arguments)
+    carried = partial(_carried, state, body, handles, reply)
+    if program.waits:
+        go_on = state.hold()
+        try:
+            program.run(state, arguments, lambda made: go_on(lambda: carried(made)))
+        except StatusError as fault:
+            refused = fault
+            go_on(lambda: carried(refused))
+    else:
+        program.run(state, arguments, carried)
+
+
+def _carried(state: SessionState, body: Any, handles: list[int], reply: Reply, made: Carried | StatusError) -> None:
+    if isinstance(made, StatusError):
+        raise made
     response = IfrtResponse()
     found = response.loaded_executable_execute_response
     found.SetInParent()
-    kept = state.keep_all(handles or [0] * len(made), made)
+    kept = state.keep_all(handles or [0] * len(made.results), made.results)
     if body.execute_options.fill_status:
-        found.status_handle = state.keep_status(body.result_status_handle, [ref for _, ref, _ in made])
+        waits = [*(ref for _, ref, _ in made.results), *made.waits]
+        found.status_handle = state.keep_status(body.result_status_handle, waits)
     if not handles:
-        _first_outputs(state, [array_type for array_type, _, _ in made], kept, found)
+        _first_outputs(state, [array_type for array_type, _, _ in made.results], kept, found)
     reply.ok(response)
 
 

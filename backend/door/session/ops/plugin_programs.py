@@ -4,32 +4,28 @@
 
 The session carries them out itself, with the devices' help; no compiler sees them. They are described, run and waited
 for as other executables are. What the JSON says comes from the client: each number and name in it is checked before it
-is used. Neighbours: `executables`, `array_requests`.
+is used. Neighbours: `executables`, `array_requests`; `persistence`, for arrays in files.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
-from ...protocol import OpSharding, ShardingError, ShardSpec, checked_devices, tiles_of
-from ..memory_meter import Memory
 from ..session_arrays import ArrayValue
-from ..session_devices import ArrayType, CompiledFacts, Ref, invalid, unsupported
-from ..session_state import SessionProgram, SessionState
+from ..session_devices import ArrayType, CompiledFacts, StatusError, invalid, unsupported
+from ..session_state import Carried, SessionProgram, SessionState
+from . import persistence
 from .array_requests import DONATE_INPUT, moved
+from .plugin_json import json_value, sharding_of
 
 TYPE, OPTIONS = "xla::ifrt::PluginProgram", "xla::ifrt::PluginCompileOptions"
 HEAD = b"__serialized_plugin_program "
 MOST_BYTES = 1 << 24  # of JSON; an array of a reshardRequest takes some 300
 ELSEWHERE = {
-    "persistence": "Orbax saves and restores without ENABLE_PATHWAYS_PERSISTENCE",
-    "profile": "`opentelemetry-instrument seaway door` makes a span of each run; XLA's own profiles are not taken",
+    "profile": "`opentelemetry-instrument seaway door` makes a span of each run; XLA's own profiles are not taken"
 }
 
 
@@ -49,7 +45,7 @@ def plugin_program(state: SessionState, data: bytes) -> tuple[SessionProgram, Co
     if read is None:
         hint = next((text for word, text in ELSEWHERE.items() if word in key.lower()), "")
         raise unsupported(f"this door has no plug-in program {key[:60]!r}, only {', '.join(REQUESTS)}. {hint}")
-    program = read(state, _a(dict, body, key))
+    program = read(state, json_value(dict, body, key))
     nothing = unsupported("a plug-in program has no layouts, and no memory of its own")
     facts = CompiledFacts(
         program.name, program.devices, hashlib.sha256(data).digest(), (None,) * program.parameters, (), None, None,
@@ -58,49 +54,20 @@ def plugin_program(state: SessionState, data: bytes) -> tuple[SessionProgram, Co
     return program, facts
 
 
-# --- reading JSON --------------------------------------------------------------------------------------------------
-
-
-KINDS: Mapping[type, str] = {
-    dict: "no JSON object", list: "no list of one or more", str: "no text", bool: "neither true nor false",
-}  # fmt: skip
-
-
-def _a(kind: type, given: Any, what: str) -> Any:
-    if type(given) is not kind or (kind is list and not given):
-        raise invalid(f"{what[:60]!r} of a plug-in program is {KINDS[kind]}")
-    return given
-
-
-def _spec(state: SessionState, given: Any) -> ShardSpec:
-    """`{devices: {device_ids}, xla_hlo_sharding: base64 of an OpSharding, memory_kind?}`"""
-    fields = _a(dict, given, "a sharding")
-    ids = _a(list, _a(dict, fields.get("devices"), "devices").get("device_ids"), "device_ids")
-    if any(type(each) is not int for each in ids):
-        raise invalid("'device_ids' of a plug-in program are no numbers")
-    kind = _a(str, fields.get("memory_kind", ""), "memory_kind")
-    try:
-        serialized = base64.b64decode(_a(str, fields.get("xla_hlo_sharding"), "xla_hlo_sharding"), validate=True)
-        devices = checked_devices(tuple(ids), state.count)
-        tiles = tiles_of(OpSharding.FromString(serialized), len(devices))
-    except (ShardingError, DecodeError, ValueError) as error:
-        raise invalid(f"a sharding of a plug-in program cannot be read: {error}") from None
-    return ShardSpec(devices, tiles, "" if kind == state.devices.platform.default_memory_kind() else kind)
-
-
 # --- resharding ----------------------------------------------------------------------------------------------------
 
 
 def _reshard(state: SessionState, body: Mapping[str, Any]) -> SessionProgram:
     """Arrays become arrays with other shardings. Their types are known when they come."""
     sources, targets = (
-        [_spec(state, each) for each in _a(list, body.get(name), name)] for name in ("inSharding", "outSharding")
+        [sharding_of(state, each) for each in json_value(list, body.get(name), name)]
+        for name in ("inSharding", "outSharding")
     )
     if len(sources) != len(targets):
         raise invalid(f"{len(sources)} arrays cannot be resharded to {len(targets)} shardings")
-    donate = _a(bool, body.get("donateInput", False), "donateInput")
+    donate = json_value(bool, body.get("donateInput", False), "donateInput")
 
-    def run(state: SessionState, values: list[ArrayValue]) -> list[tuple[ArrayType, Ref, Memory]]:
+    def run(state: SessionState, values: list[ArrayValue], done: Callable[[Carried | StatusError], None]) -> None:
         types = []
         for value, source, target in zip(values, sources, targets, strict=True):
             kind, shape, spec = value.type
@@ -113,10 +80,13 @@ def _reshard(state: SessionState, body: Mapping[str, Any]) -> SessionProgram:
                     f"an array of shape {list(shape)} cannot be cut into {list(target.tiles.grid)} equal shards"
                 )
             types.append(ArrayType(kind, shape, target))
-        return moved(state, values, types, DONATE_INPUT if donate else 0)
+        done(Carried(moved(state, values, types, DONATE_INPUT if donate else 0), []))
 
     donated = tuple(range(len(sources))) if donate else ()
     return SessionProgram("reshard", sources[0].devices, len(sources), len(targets), donated, run)
 
 
-REQUESTS: Mapping[str, Callable[[SessionState, dict[str, Any]], SessionProgram]] = {"reshardRequest": _reshard}
+REQUESTS: Mapping[str, Callable[[SessionState, dict[str, Any]], SessionProgram]] = {
+    "reshardRequest": _reshard,
+    **persistence.REQUESTS,
+}

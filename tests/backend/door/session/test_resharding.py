@@ -276,7 +276,6 @@ def changed(**fields: Any) -> dict[str, Any]:
         (changed(xla_hlo_sharding="*"), "cannot be read"),
         (changed(xla_hlo_sharding="/////w=="), "cannot be read"),
         (changed(memory_kind=["device"]), "is no text"),
-        ({"persistenceWriteRequest": {}}, "without ENABLE_PATHWAYS_PERSISTENCE"),
         ({"profileRequest": {}}, "makes a span of each run"),
         ({"x" * 1000: {}}, "only reshardRequest"),
     ],

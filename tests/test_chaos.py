@@ -421,6 +421,11 @@ def test_ten_minutes_on_cpu_devices_break_no_promise() -> None:
 
 
 @pytest.mark.full
+def test_jax_programs_on_one_island_and_on_both_break_no_promise() -> None:
+    chaos("--minutes", "5", "--roles", "jax,slices", "--seed", "6")
+
+
+@pytest.mark.full
 def test_after_fifty_epochs_no_process_holds_more_than_after_the_first() -> None:
     """One thread or file more for each epoch would be noticed."""
     chaos("--islands", "1", "--minutes", "15", "--schedule", "kill coordination-0", "--repeat", "50")

@@ -27,7 +27,7 @@ from .cluster import Named, clients_of
 from .machine_network import apart
 from .processes import adopt_orphans
 from .report import table
-from .schedule import JAX_ROLE, Fault, Schedule, Shape, draw, misfit, parse, rounds, text
+from .schedule import JAX_ROLES, Fault, Schedule, Shape, draw, misfit, parse, rounds, text
 from .shrink import shrink
 
 
@@ -212,7 +212,7 @@ class Run:
 
 
 def _clients(chosen: argparse.Namespace) -> dict[str, Named]:
-    roles = [each for each in chosen.roles.split(",") if each != JAX_ROLE or chosen.platform == "cpu"]
+    roles = [each for each in chosen.roles.split(",") if each not in JAX_ROLES or chosen.platform == "cpu"]
     return clients_of(chosen.islands, tuple(roles))
 
 
@@ -249,7 +249,8 @@ def _options() -> argparse.ArgumentParser:
     add("--lease", type=float, default=3.0, help="seconds")
     add(
         "--roles", default="train,puts,retry,transfer,jax",
-        help="what clients do; also: small, reads, given, many, saves, moves. jax needs devices that compute",
+        help="what clients do; also: small, reads, given, many, saves, moves, slices. jax and slices need devices that "
+        "compute",
     )  # fmt: skip
     add("--slack", type=float, default=1.0, help="all bounds are multiplied by it")
     add("--forgive", default="", help="outcomes that are told and fail nothing, as leak,late")

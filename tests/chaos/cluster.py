@@ -21,17 +21,17 @@ from .journal import Reader
 from .machine_network import MachineNetwork
 from .network import Network, Proxied, free_port
 from .processes import Process, ProcessEnd, Usage, children_of, is_coordination, said_into, strays, usage
-from .schedule import JAX_ROLE, Fault, Shape
+from .schedule import JAX_ROLES, Fault, Shape
 from .watching import Watch
 
 Named = tuple[str, tuple[int, ...]]  # a client's role, and the islands that it calls
 
 # a client for each island
-ONE_ISLAND = ("train", "puts", "small", "reads", "given", "many", "saves", JAX_ROLE)
+ONE_ISLAND = ("train", "puts", "small", "reads", "given", "many", "saves", "jax")
 
 
 def clients_of(
-    islands: int, roles: tuple[str, ...] = ("train", "puts", "retry", "transfer", JAX_ROLE)
+    islands: int, roles: tuple[str, ...] = ("train", "puts", "retry", "transfer", "jax")
 ) -> dict[str, Named]:
     found: dict[str, Named] = {}
     for role in roles:
@@ -39,7 +39,7 @@ def clients_of(
             found |= {f"{role}-{island}": (role, (island,)) for island in range(islands)}
         elif role == "retry":
             found["retry-0"] = (role, (0,))
-        elif role == "moves" or islands > 1:
+        elif role in ("moves", "slices") or islands > 1:
             found[role] = (role, (0, 1) if islands > 1 else (0,))
     return found
 
@@ -73,7 +73,7 @@ class Cluster:
             self._add(f"agent-{number}", self._agent(number), free_port())
         for name, (role, _) in self.clients.items():
             self.readers[name] = Reader(name, self.folder / f"client-{name}.jsonl")
-            if role == JAX_ROLE:
+            if role in JAX_ROLES:
                 self._add(f"door-{name}", self._door(name))
                 env = variables(self._socket(name)) | {"TF_CPP_MIN_LOG_LEVEL": "3"}
                 self._add(f"client-{name}", lambda port, name=name: self._jax(name), env=env)  # type: ignore[misc]
@@ -123,7 +123,7 @@ class Cluster:
         return lambda port: [
             "tests.chaos.clients", *self._loop(name), "--role", role, *self.network.access(),
             "--controller", self.network.controller(f"client-{name}", self.port),
-            "--islands", ",".join(f"i{island}" for island in islands), "--folder", str(self.folder / "saved"),
+            "--islands", ",".join(f"i{island}" for island in islands),
             "--patience", str(self.patience), *(["--timed"] if self.shape.platform == "timed" else []),
         ]  # fmt: skip
 
@@ -131,22 +131,23 @@ class Cluster:
         """What all clients are told."""
         return [
             "--name", name, "--journal", str(self.folder / f"client-{name}.jsonl"), "--pause", str(self.pause_file),
-            "--devices", str(self.shape.hosts * self.devices),
+            "--devices", str(self.shape.hosts * self.devices), "--folder", str(self.folder / "saved"),
         ]  # fmt: skip
 
     def _socket(self, name: str) -> str:
         return f"unix:{self.folder / f'door-{name}.sock'}"
 
     def _door(self, name: str) -> Callable[[int], list[str]]:
-        (island,) = self.clients[name][1]
+        islands = ",".join(f"i{island}" for island in self.clients[name][1])
         return lambda port: [
             "seaway", "door", "--connect", self.network.controller(f"door-{name}", self.port),
-            "--listen", self._socket(name), "--name", name, "--islands", f"i{island}", "--wait", str(self.patience),
-            "--verbose", *self.network.access(),
+            "--listen", self._socket(name), "--name", name, "--islands", islands, "--wait", str(self.patience),
+            "--persist", str(self.folder / "saved"), "--verbose", *self.network.access(),
         ]  # fmt: skip
 
     def _jax(self, name: str) -> list[str]:
-        return ["tests.chaos.jax_clients", *self._loop(name)]
+        islands = str(len(self.clients[name][1]))
+        return ["tests.chaos.jax_clients", *self._loop(name), "--islands", islands]
 
     def coordination(self, island: int) -> int:
         """The coordination process of the island's last epoch, or 0 if there is none."""

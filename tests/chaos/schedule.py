@@ -18,13 +18,13 @@ import msgspec
 # An epoch is no call: an island forms.
 MOMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "compile": ("compile", ("train", "jax")),
-    "save": ("save", ("train", "saves")),
+    "save": ("save", ("train", "saves", "jax")),
     "put": ("put 64MB", ("puts", "jax")),
     "epoch": ("", ()),
     "get": ("get", ("reads",)),
     "given": ("given", ("given",)),
     "many": ("many", ("many",)),
-    "move": ("move", ("moves",)),
+    "move": ("move", ("moves", "slices")),
 }
 PROCESS = {"kill": 40, "stop": 35, "terminate": 12, "pulse": 8}
 WIRE = {"cut": 5, "hold": 5, "up": 3, "down": 3, "delay": 3}
@@ -56,7 +56,8 @@ MACHINE_TARGETS = {
 FILES = ("state", "agents", "code")
 STATE = ("flip", "truncate", "old")  # what befalls the controller's state between two starts
 RESTARTS = ("kill", "terminate", "address", "files", *STATE)  # the process is ended, and started again
-JAX_ROLE = "jax"  # the role of clients that have a door: a wire of theirs is the door's
+# the roles of clients that have a door: a wire of theirs is the door's. `slices` has all islands, `jax` one
+JAX_ROLES = ("jax", "slices")
 LONGEST = 60.0  # seconds that a process is stopped, at most
 RARE = 0.04  # part of the stops that are drawn up to that; all others are around the lease
 
@@ -281,7 +282,7 @@ def _machines(chance: random.Random, shape: Shape) -> list[str]:
 
 
 def _behind_door(client: str) -> bool:
-    return client.partition("-")[0] == JAX_ROLE
+    return client.partition("-")[0] in JAX_ROLES
 
 
 def _role(target: str) -> str:

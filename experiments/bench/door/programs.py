@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import numpy as np
 from backend.admin import cpu_of
 
 from ..frame import processes
+from .moving import moving, training
 from .stages import stages
 
 COUNTS = (50, 500, 1000)  # arrays in and out of a call
@@ -49,7 +51,7 @@ def measured(calls: int, mib: int, server: int, pids: Pids) -> dict[str, float]:
         if count == COUNTS[-1]:
             found |= many(jax, f"step that donates {count}", given, times, told, donate_argnums=0)
     found |= contents(jax, sizes, "one device", one)
-    found |= on_all_devices(jax, sizes) | stages(jax, sizes.calls // 100 + 5)
+    found |= on_all_devices(jax, sizes) | moving(jax, sizes.mib) | stages(jax, sizes.calls // 100 + 5)
     return found | compiling(jax)
 
 
@@ -71,6 +73,7 @@ def on_all_devices(jax: Any, sizes: Sizes) -> dict[str, float]:
     for count in COUNTS:
         given = [put(jax, np.zeros((devices, 4), np.float32), place) for _ in range(count)]
         found |= many(jax, f"call of {count}, on all devices", given, sizes.calls // count // 2 + 5, {})
+    found |= training(jax, partial(put, jax), place)
     return found | contents(jax, sizes, "all devices", place)
 
 

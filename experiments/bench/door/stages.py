@@ -16,7 +16,7 @@ import numpy as np
 from backend.sandbox import ifrt_context
 
 BATCHES = 8
-SHAPE = (64, 16)
+SHAPE = (96, 16)
 ONE, EACH = f"MPMD step of {2 * BATCHES} stages", f"the same {2 * BATCHES} stages, one by one"
 
 
@@ -36,7 +36,7 @@ def stages(jax: Any, times: int) -> dict[str, float]:
 
     found = {EACH: _took(jax, one_by_one, times)}
     if devices[0].client.runtime_type.startswith("proxy"):
-        program = _compiled(jax, devices[: 2 * half], places[1])
+        program = compiled_stages(jax, devices[: 2 * half], places[1])
         found[ONE] = _took(jax, lambda: program.execute(given), times)
     return found
 
@@ -50,7 +50,9 @@ def _took(jax: Any, step: Any, times: int) -> float:
     return (time.perf_counter() - begun) * 1e6 / times
 
 
-def _compiled(jax: Any, devices: Any, place: Any) -> Any:
+def compiled_stages(jax: Any, devices: Any, place: Any) -> Any:
+    """The MPMD program, with an `execute`: of arrays on the first half of the devices it makes some on the second,
+    which is `place`."""
     with ifrt_context() as ir:
         mpmd: Any = importlib.import_module("jaxlib._sdy_mpmd")
         module = ir.Module.parse(_text(len(devices) // 2))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import ExitStack
 from importlib.util import find_spec
 
-from experiments.bench.frame.door_server import local, opened
+from experiments.bench.frame.door_server import local, on_cluster, opened
 
 from ..program_runs import Ended, python
 from .programs import PACKAGES, PROGRAMS
@@ -23,13 +24,15 @@ PROGRAM = "tests.backend.door.libraries.programs"
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.backend.door.libraries")
     parser.add_argument("names", nargs="*", choices=[[], *PROGRAMS])
+    parser.add_argument("--cluster", action="store_true", help="the door's devices are those of two hosts")
     parser.add_argument("--pip", action="store_true", help="print what to install")
     given = parser.parse_args()
     if given.pip:
         print(" ".join(sorted({*PACKAGES.values()})))
         return 0
     failed = ran = 0
-    with opened(DEVICES) as door:
+    with ExitStack() as stack:
+        door = stack.enter_context(on_cluster()).door if given.cluster else stack.enter_context(opened(DEVICES))
         for name in given.names or PROGRAMS:
             if find_spec(name) is None:
                 print(f"{name}: not installed (pip install {PACKAGES[name]})")

@@ -501,6 +501,9 @@ class ClusterDevices:
 
         self._programs.begin(self._programs.keep(*made.blobs), done, kept)
 
+    def now(self) -> None:
+        """It is this machine's clock."""
+
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
         return default_layout(kind, len(shape), self.platform.serdes >= PACKS)
 

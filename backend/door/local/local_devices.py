@@ -469,6 +469,9 @@ class LocalDevices:
 
         self._waiting.submit(run)
 
+    def now(self) -> None:
+        """It is this machine's clock."""
+
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
         dtype = dtype_of(kind)
         if dtype is None:

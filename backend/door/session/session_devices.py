@@ -254,5 +254,8 @@ class SessionDevices(Protocol):
     def crowded(self, resume: Callable[[], None]) -> bool:
         """Whether so much is under way that nothing more should be executed now; if so, `resume` will be called."""
 
+    def now(self) -> int | None:
+        """Nanoseconds by a clock of their own, if they are simulated."""
+
     def close(self) -> None:
         """The session is over: what only it had is freed."""

@@ -256,6 +256,9 @@ class SimulatedDevices:
     def restore(self, files: ArrayFiles, done: WhenExecuted) -> None:
         raise unsupported(NO_FILES)
 
+    def now(self) -> int:
+        return self._line.now()
+
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
         return self._timed.default_layout(kind, shape, device, memory_kind)
 

@@ -57,6 +57,9 @@ Describe = Callable[[StableHLOCode], Awaitable[DescribedCode]]  # raises StatusE
 class WaitingLine(Protocol):
     """What is told of a program's waiting."""
 
+    def now(self) -> int:
+        """Nanoseconds of simulated time."""
+
     def speaks(self) -> None:
         """The program has said something, so it did not wait just now."""
 

@@ -135,6 +135,7 @@ class FakeDevices:
     staged_programs: dict[str, StagedProgram] = field(default_factory=dict)
     closed: bool = False
     callbacks: SessionCallbacks | None = None  # of the last program
+    clock: int | None = None
     files: dict[str, FakeArray] = field(default_factory=dict)
     waiting: list[Callable[[list[FakeArray] | FakeRefs | StatusError], None]] = field(default_factory=list)
 
@@ -314,6 +315,9 @@ class FakeDevices:
             done(StatusError(StatusCode.FAILED_PRECONDITION, f"{missing[0]} is missing"))
         else:
             done([self.files[name] for name in files.names])
+
+    def now(self) -> int | None:
+        return self.clock
 
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
         return "{" + ",".join(str(at) for at in reversed(range(len(shape)))) + "}"

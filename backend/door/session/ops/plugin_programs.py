@@ -1,4 +1,5 @@
-"""Plug-in programs: what pathwaysutils asks of Google's own servers, as JSON inside of a program that is compiled.
+"""Plug-in programs: what pathwaysutils asks of Google's own servers, and our client half of this one, as JSON inside of
+a program that is compiled.
 
     plugin_program(state, data)     REQUESTS has a function for each key, which returns a `SessionProgram`
 
@@ -14,6 +15,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
+from ...protocol import DTypeProto, ShardSpec
 from ..session_arrays import ArrayValue
 from ..session_devices import ArrayType, CompiledFacts, StatusError, invalid, unsupported
 from ..session_state import Carried, SessionProgram, SessionState
@@ -86,7 +90,25 @@ def _reshard(state: SessionState, body: Mapping[str, Any]) -> SessionProgram:
     return SessionProgram("reshard", sources[0].devices, len(sources), len(targets), donated, run)
 
 
+# --- the clock -----------------------------------------------------------------------------------------------------
+
+
+def _clock(state: SessionState, body: Mapping[str, Any]) -> SessionProgram:
+    """One array: the nanoseconds of simulated time, as two words."""
+    if state.devices.now() is None:
+        raise unsupported("only simulated devices have a clock of their own: time.perf_counter() is that of these")
+
+    def run(state: SessionState, values: list[ArrayValue], done: Callable[[Carried | StatusError], None]) -> None:
+        words = np.array([state.devices.now() or 0], "<u8").view(np.uint32)
+        look = ArrayType(U32, words.shape, ShardSpec((0,)))
+        done(Carried([(look, state.devices.put(look, [words]), state.memory.take(words.nbytes))], []))
+
+    return SessionProgram("clock", (0,), 0, 1, (), run)
+
+
+U32 = DTypeProto.KIND_U32
 REQUESTS: Mapping[str, Callable[[SessionState, dict[str, Any]], SessionProgram]] = {
     "reshardRequest": _reshard,
+    "clockRequest": _clock,
     **persistence.REQUESTS,
 }

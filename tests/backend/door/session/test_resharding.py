@@ -217,6 +217,18 @@ def test_a_plugin_program_reshards_and_its_first_run_says_what_it_has_made() -> 
     assert "unload" not in rig.devices.log
 
 
+def test_simulated_devices_tell_their_time_and_others_say_that_they_have_none() -> None:
+    rig = SessionRig()
+    assert plugin(rig, {"clockRequest": {}}) == 0
+    assert "time.perf_counter() is that of these" in rig.status(rig.sent[-1].response_metadata.op_id)
+    rig.devices.clock = 5 * 2**32 + 3
+    executable = plugin(rig, {"clockRequest": {}})
+    run = rig.answer(rig.execute(executable, [], [4])).loaded_executable_execute_response
+    assert not run.outputs
+    words = np.array(rig.contents(4), np.float32).view(np.uint32)
+    assert words.tolist() == [3, 5]
+
+
 def test_a_plugin_program_takes_what_it_is_given_if_that_is_donated() -> None:
     rig = with_array("rows")
     executable = plugin(rig, asked(donate=True))

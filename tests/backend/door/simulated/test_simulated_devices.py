@@ -31,6 +31,9 @@ class FakeLine:
         self.resume: Callable[[], None] | None = None
         self.in_call = False
 
+    def now(self) -> int:
+        return 7
+
     def speaks(self) -> None:
         pass
 

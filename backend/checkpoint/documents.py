@@ -31,6 +31,7 @@ MAGIC = b"seaway-checkpoint 1\n"
 Kind = Literal["save", "commit", "read", "load", "latest", "export", "seal", "import"]
 BARE = ("export", "seal", "import", "load")  # of arrays that may have any names
 NAME = re.compile(r"[A-Za-z0-9_%-][A-Za-z0-9_.%-]{0,199}")  # valid as a folder's name on any file system
+CHUNK = re.compile(r"[0-9]+(\.[0-9]+)*")
 NONCE = re.compile(r"[0-9a-f]{16}")
 MOST = 100_000  # most arrays in one checkpoint
 LAST = 2**31 - 2  # largest step
@@ -67,13 +68,16 @@ class Document(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A request's argument. `nonce`: distinguishes two saves of one step. `keep`: how many steps remain; 0: all."""
+    """A request's argument. `nonce`: distinguishes two saves of one step. `keep`: how many steps remain; 0: all. Of an
+    export or import, `within`: a folder that it must be in, whoever asks, and `seconds`: after which it is given up."""
 
     folder: str
     step: int = 0
     nonce: str = ""
     overwrite: bool = False
     keep: int = 0
+    within: str = ""
+    seconds: float = 0.0
 
 
 def encode(document: Document) -> bytes:
@@ -106,9 +110,11 @@ def decode(blob: bytes) -> Document:
 
 def check_name(name: str) -> None:
     """Whether an array may be in this folder, or in these folders of each other, below one that a program names: names
-    that begin with a dot are those of documents. Raises CheckpointError."""
-    parts = name.split("/")
-    if not name.isprintable() or any(not part or part.startswith(".") or len(part.encode()) > 255 for part in parts):
+    that begin with a dot are those of documents, and in an array's folder numbers are those of chunks. Raises
+    CheckpointError."""
+    first, *inner = name.split("/")
+    good = name.isprintable() and not any(CHUNK.fullmatch(part) for part in inner)
+    if not good or any(not part or part.startswith(".") or len(part.encode()) > 255 for part in (first, *inner)):
         raise CheckpointError(f"{name[:80]!r} cannot be the name of an array in a checkpoint")
 
 

@@ -11,9 +11,9 @@ import errno
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,6 +23,7 @@ from ..plain_files import settle
 from .documents import CheckpointError
 
 Array = np.ndarray[Any, Any]
+FDS = "/proc/self/fd"
 SUM = 4  # bytes of a checksum
 # bytes read and summed at a time: still in the cache, and no other thread waits long for a sum
 PIECE = 256 << 10
@@ -155,50 +156,81 @@ def _told(stored: bytes) -> str:
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def write_chunk(folder: Path, name: str, contents: Array, *, ends: bool = True) -> str:
-    """Writes contents, and blocks until they are on disk. Returns their checksum, with which the file `ends`."""
+@contextmanager
+def held(folder: Path) -> Iterator[int]:
+    """A folder to write to, by its real path. If it is removed meanwhile, and made again, that is another one."""
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.path.isdir(FDS) and os.readlink(f"{FDS}/{at}") != os.fspath(folder):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        yield at
+    finally:
+        os.close(at)
+
+
+def write_chunk(at: int, name: str, contents: Array, *, ends: bool = True) -> str:
+    """Writes contents. Returns their checksum, with which the file `ends`."""
     extend, crc = crc32c(), 0
     contents = np.ascontiguousarray(contents).reshape(-1).view(np.uint8)
-    with _created(folder, name) as file:
-        for at in range(0, contents.size, PIECE):
-            part = contents[at : at + PIECE]
+    with _created(at, name) as file:
+        for first in range(0, contents.size, PIECE):
+            part = contents[first : first + PIECE]
             crc = extend(crc, part)
             file.write(part.data)
         found = crc.to_bytes(SUM, "little")
         if ends:
             file.write(found)
-        file.flush()
-        os.fsync(file.fileno())
     return _told(found)
 
 
-def write_document(folder: Path, name: str, text: bytes) -> None:
-    with _created(folder, name) as file:
+def write_document(at: int, name: str, text: bytes) -> None:
+    with _created(at, name) as file:
         file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
-def _created(folder: Path, name: str) -> BinaryIO:
-    """The folders between are made, but `folder` itself is not: if it has gone, this save is given up. None of them is
-    a link: a client may have put it there."""
-    *parents, last = name.split("/")
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for part in parents:
-            with suppress(FileExistsError):
-                os.mkdir(part, dir_fd=at)
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
-            os.close(at)
-            at = inner
+def remove_in(at: int, name: str) -> None:
+    with suppress(FileNotFoundError), _inside(at, name) as (folder, last):
+        os.unlink(last, dir_fd=folder)
+
+
+def settle_in(at: int, name: str) -> None:
+    """Blocks until a file is on disk, or a folder's names. To write many and then to settle them is faster than one
+    after the other, since a file system writes its journal for all that have changed."""
+    with _inside(at, name) as (folder, last):
+        handle = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _created(at: int, name: str) -> BinaryIO:
+    """The folders between are made. None of them is a link: a client may have put it there."""
+    with _inside(at, name, make=True) as (folder, last):
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
-        file = os.fdopen(os.open(last, flags, 0o666, dir_fd=at), "wb")
+        file = os.fdopen(os.open(last, flags, 0o666, dir_fd=folder), "wb")
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             file.close()
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
         return file
+
+
+@contextmanager
+def _inside(at: int, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    """The folder that a name is in, and its last part."""
+    *parents, last = name.split("/")
+    here = os.dup(at)
+    try:
+        for part in parents:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=here)
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here = inner
+        yield here, last
     finally:
-        os.close(at)
+        os.close(here)
 
 
 def make_folder(folder: Path) -> None:

@@ -27,17 +27,21 @@ def below(root: Path | None, folder: str, option: str = "--checkpoints") -> Path
             f"checkpoint {folder}: this host was given no folder for checkpoints; start its agent with --checkpoints "
             f"DIR, a folder that all hosts see"
         )
-    asked = Path(folder)
-    if not folder or "\0" in folder or ".." in asked.parts:
-        raise CheckpointError(f"checkpoint {folder!r}: name a folder, without '..'")
+    plain(folder)
     real_root = os.path.realpath(root)
-    real = os.path.realpath(root / asked)  # an absolute path replaces the root
+    real = os.path.realpath(root / folder)  # an absolute path replaces the root
     if os.path.commonpath((real_root, real)) != real_root:
-        led = f" (it leads to {real})" if Path(real) != asked else ""
+        led = f" (it leads to {real})" if real != folder else ""
         raise CheckpointError(
             f"checkpoint {folder}{led}: files are written below {root} alone; give a folder there, or another {option}"
         )
     return Path(real)
+
+
+def plain(folder: str) -> None:
+    """Raises CheckpointError if it names no folder, or one above another."""
+    if not folder or "\0" in folder or ".." in Path(folder).parts:
+        raise CheckpointError(f"checkpoint {folder!r}: name a folder, without '..'")
 
 
 def whole(folder: Path, step: int) -> Path:

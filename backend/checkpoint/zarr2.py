@@ -1,12 +1,12 @@
 """Arrays as zarr v2, each by itself, in a folder that a program names: what Orbax reads and writes on Cloud Pathways.
 
-    params.w/.zarray        shape, type and chunks: any reader of zarr v2 can open it
-    params.w/.zattrs        the checksum of each chunk; until all of them are on disk, that it is being written
+    params.w/.zarray        shape, type, chunks, and the checksum of each chunk: any reader of zarr v2 can open it
     params.w/0.1            a chunk: little-endian and not compressed
     .seaway-NONCE-0         checksums of the chunks that a host has written, until `seal`
 
-`write` is each host's; `seal` is one host's, when all have written. Other readers take a chunk without a file for one
-of zeros; here it is an error. Arrays of other tools have no checksums, and are read without.
+`write` is each host's; `seal` is one host's, when all have written: only then are there documents, so an array that was
+not written to its end is none. Other readers take a chunk without a file for one of zeros; here it is an error. Arrays
+of other tools have no checksums, and are read without.
 Neighbours: `zarrs`, which reads and writes chunks; `files`, what is checked when a file is read.
 """
 
@@ -32,7 +32,7 @@ from .files import Damaged, Missing
 from .metadata import CODEC, SUMS, ChunkLayout, fits_in, grid_of
 from .zarrs import SEEN, Array, Piece, read_shards, write_files
 
-ARRAY, ATTRIBUTES, OURS = ".zarray", ".zattrs", "seaway"
+ARRAY, OURS = ".zarray", "seaway"
 OTHERS = (
     "bfloat16",
     "float8_e4m3fn",
@@ -43,8 +43,15 @@ OTHERS = (
     "int4",
 )
 FIX = "restore another step, or bring the file back from a copy"
+OCDBT = ("manifest.ocdbt", "ocdbt.process_0")  # what there is where Orbax saved in its other format
 ELSEWHERE = "restore it without ENABLE_PATHWAYS_PERSISTENCE"
 Chunks = dict[str, str]  # checksums by the names of files
+
+
+class _Sums(msgspec.Struct, forbid_unknown_fields=True):
+    """What is ours of an array's document: the checksums of its chunks, in row-major order, eight digits each."""
+
+    crc32c: str
 
 
 class _Zarray(msgspec.Struct):
@@ -56,37 +63,39 @@ class _Zarray(msgspec.Struct):
     compressor: Any = None
     filters: Any = None
     dimension_separator: str = "."
-
-
-class _Sums(msgspec.Struct, forbid_unknown_fields=True):
-    """What is ours of an array's attributes. None: it is being written."""
-
-    crc32c: str | None
+    seaway: _Sums | None = None
 
 
 # --- written ------------------------------------------------------------------------------------------------------
 
 
-def write(folder: Path, nonce: str, entries: Sequence[ArrayEntry], pieces: Iterable[Piece], *, host: int) -> None:
-    """Writes pieces, and blocks until they are on disk. `host`: a number that no other host has; the one with 0 also
-    writes the arrays' documents. Raises CheckpointError."""
+def write(
+    folder: Path, nonce: str, entries: Sequence[ArrayEntry], pieces: Iterable[Piece], *, host: int,
+    threads: int = files.WRITERS,
+) -> None:  # fmt: skip
+    """Writes pieces, and blocks until they are on disk. `host`: a number that no other host has. Raises
+    CheckpointError, or Discarded if the folder was removed meanwhile."""
     files.crc32c()
-    documents = {}
-    for entry in entries if not host else ():
-        documents[f"{entry.name}/{ARRAY}"] = _document_of(entry)
-        documents[f"{entry.name}/{ATTRIBUTES}"] = _attributes(None)
     sums: Chunks = {}
 
-    def write_chunk(folder: Path, name: str, contents: Array) -> None:
-        sums[name] = files.write_chunk(folder, name, contents, ends=False)
+    def write_chunk(at: int, name: str, contents: Array) -> None:
+        sums[name] = files.write_chunk(at, name, contents, ends=False)
 
-    _make(folder)
-    write_files(folder, documents, map(_layout_of, entries), pieces, write_chunk)
-    write_files(folder, {_sums_file(nonce, host): msgspec.json.encode(sums)}, (), (), write_chunk)
+    try:
+        files.make_folder(folder)
+        with files.held(folder) as at:
+            for entry in entries:  # of an array that was there before
+                files.remove_in(at, f"{entry.name}/{ARRAY}")
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {folder}: {error.strerror}") from None
+    told = _sums_file(nonce, host)
+    write_files(
+        folder, lambda: {told: msgspec.json.encode(sums)}, map(_layout_of, entries), pieces, write_chunk, threads
+    )
 
 
 def seal(folder: Path, nonce: str, entries: Sequence[ArrayEntry]) -> None:
-    """All hosts have reported their parts: writes the checksums to the arrays. Raises CheckpointError."""
+    """All hosts have reported their parts: writes the arrays' documents. Raises CheckpointError."""
     layouts = list(map(_layout_of, entries))
     wanted = {layout.file(cell) for layout in layouts for cell in layout.cells()}
     until = time.monotonic() + SEEN
@@ -97,18 +106,13 @@ def seal(folder: Path, nonce: str, entries: Sequence[ArrayEntry]) -> None:
                 "all hosts have written their parts; do all hosts see the same folder?"
             )
         time.sleep(0.05)
-    sums = ["".join(found[layout.file(cell)] for cell in layout.cells()) for layout in layouts]
-    documents = {f"{layout.name}/{ATTRIBUTES}": _attributes(text) for layout, text in zip(layouts, sums, strict=True)}
-    write_files(folder, documents, (), (), files.write_chunk)
+    documents = {}
+    for entry, layout in zip(entries, layouts, strict=True):
+        sums = "".join(found[layout.file(cell)] for cell in layout.cells())
+        documents[f"{entry.name}/{ARRAY}"] = _document_of(entry, sums)
+    write_files(folder, lambda: documents, threads=files.READERS)
     for each in folder.glob(_sums_file(nonce, "*")):
         each.unlink(missing_ok=True)
-
-
-def _make(folder: Path) -> None:
-    try:
-        files.make_folder(folder)
-    except OSError as error:
-        raise CheckpointError(f"checkpoint {folder}: {error.strerror}") from None
 
 
 def _sums_file(nonce: str, host: int | str) -> str:
@@ -130,15 +134,12 @@ def _layout_of(entry: ArrayEntry) -> ChunkLayout:
     return ChunkLayout(entry.name, entry.dtype, entry.chunk, grid_of(entry.shape, entry.chunk), "", False, zarr=2)
 
 
-def _attributes(sums: str | None) -> bytes:
-    return msgspec.json.encode({OURS: _Sums(sums)})
-
-
-def _document_of(entry: ArrayEntry) -> bytes:
+def _document_of(entry: ArrayEntry, sums: str) -> bytes:
     return msgspec.json.encode(
         {
             "zarr_format": 2, "shape": entry.shape, "chunks": entry.chunk, "dtype": type_of(entry.dtype), "order": "C",
             "fill_value": None, "compressor": None, "filters": None, "dimension_separator": ".",
+            OURS: _Sums(sums),
         }
     )  # fmt: skip
 
@@ -158,55 +159,48 @@ def type_of(dtype: str) -> str:
 
 def read(folder: Path, wanted: Sequence[tuple[ArrayEntry, Mapping[Index, Box]]]) -> list[dict[Index, Array]]:
     """Reads boxes of arrays into memory, as shards. Blocks. Raises CheckpointError."""
-    found: list[ChunkLayout] = []
-    files.in_threads(partial(_add_layout, folder, entry, found) for entry, _ in wanted)
-    layouts = {layout.name: layout for layout in found}
+    found: dict[str, ChunkLayout] = {}
+
+    def look(entry: ArrayEntry) -> None:
+        found[entry.name] = _read_layout(folder, entry)
+
     try:
-        return read_shards(folder, wanted, [layouts[entry.name] for entry, _ in wanted])
+        files.in_threads(partial(look, entry) for entry, _ in wanted)
+        return read_shards(folder, wanted, [found[entry.name] for entry, _ in wanted])
+    except Missing as error:
+        raise Damaged(folder, error.name, error.what, _why_missing(folder)) from None
     except Damaged as error:
         raise Damaged(folder, error.name, error.what, FIX) from None
 
 
-def _add_layout(folder: Path, entry: ArrayEntry, found: list[ChunkLayout]) -> None:
-    found.append(_read_layout(folder, entry))
+def _why_missing(folder: Path) -> str:
+    if not folder.is_dir():
+        return "there is no such folder on this host: do all hosts see it?"
+    if any((folder / name).exists() for name in OCDBT):
+        return f"it was saved with use_ocdbt=True: {ELSEWHERE}"
+    return FIX
 
 
 def _read_layout(folder: Path, entry: ArrayEntry) -> ChunkLayout:
     name = f"{entry.name}/{ARRAY}"
     try:
         told: _Zarray = msgspec.json.decode(files.document(folder, name), type=_Zarray)
-    except Missing:
-        raise Damaged(folder, name, "is missing", f"if it was saved with use_ocdbt=True, {ELSEWHERE}") from None
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-        raise Damaged(folder, name, f"is not that of an array of zarr v2: {str(error)[:200]}", FIX) from None
+        raise Damaged(folder, name, f"is not that of an array of zarr v2: {str(error)[:200]}") from None
     if told.compressor or told.filters or told.dimension_separator != ".":
-        raise Damaged(folder, name, "describes files that are compressed, or named in another way", ELSEWHERE)
+        raise CheckpointError(
+            f"checkpoint {folder}: the files of array {entry.name!r} are compressed, or named in another way; "
+            f"{ELSEWHERE}"
+        )
     if (told.dtype, told.shape) != (type_of(entry.dtype), entry.shape):
         raise CheckpointError(
             f"checkpoint {folder}: array {entry.name!r} was saved as {str(told.dtype)[:40]}{list(told.shape[:8])}, but "
             f"is requested as {entry.dtype}{list(entry.shape)}"
         )
     if not fits_in(entry.shape, told.chunks):
-        raise Damaged(folder, name, f"describes chunks of {told.chunks[:8]}", FIX)
+        raise Damaged(folder, name, f"describes chunks of {told.chunks[:8]}")
     grid = grid_of(entry.shape, told.chunks)
-    sums = _sums_of(folder, entry.name, prod(grid))
+    sums = "" if told.seaway is None else told.seaway.crc32c
+    if told.seaway is not None and (len(sums) != 8 * prod(grid) or not SUMS.fullmatch(sums)):
+        raise Damaged(folder, name, f"has {len(sums) // 8} checksums ({CODEC}) for {prod(grid)} chunks")
     return ChunkLayout(entry.name, entry.dtype, told.chunks, grid, sums, False, zarr=2)
-
-
-def _sums_of(folder: Path, array: str, count: int) -> str:
-    """`""`: they are another tool's files, of which none are known."""
-    name = f"{array}/{ATTRIBUTES}"
-    try:
-        found: dict[str, msgspec.Raw] = msgspec.json.decode(files.document(folder, name), type=dict[str, msgspec.Raw])
-        if OURS not in found:
-            return ""
-        sums = msgspec.json.decode(found[OURS], type=_Sums).crc32c
-    except Missing:
-        return ""
-    except (ValueError, RecursionError) as error:
-        raise Damaged(folder, name, f"is not that of an array of zarr v2: {str(error)[:200]}", FIX) from None
-    if sums is None:
-        raise Damaged(folder, name, "says that the array was not written to its end", FIX)
-    if len(sums) != 8 * count or not SUMS.fullmatch(sums):
-        raise Damaged(folder, name, f"has {len(sums) // 8} checksums ({CODEC}) for {count} chunks", FIX)
-    return sums

@@ -19,7 +19,6 @@ import numpy as np
 from core.model import Index
 
 from ..contents import shard_io
-from ..plain_files import settle
 from . import chunks, files
 from .chunks import Box
 from .documents import ArrayEntry, CheckpointError, Discarded, Request
@@ -48,23 +47,19 @@ def write(folder: Path, entries: Sequence[ArrayEntry], pieces: Sequence[Piece], 
     """Writes pieces, and blocks until they are on disk. `first`: also writes the arrays' documents. Raises
     CheckpointError, or Discarded if the folder was removed meanwhile."""
     documents = {f"{entry.name}/{ROOT_FILE}": array_document(entry) for entry in entries} if first else {}
-    write_files(folder, documents, map(layout_of, entries), pieces, files.write_chunk)
+    write_files(folder, lambda: documents, map(layout_of, entries), pieces)
 
 
 def write_files(
-    folder: Path, documents: Mapping[str, bytes], layouts: Iterable[ChunkLayout], pieces: Iterable[Piece],
-    write_chunk: Callable[[Path, str, Array], Any],
+    folder: Path, documents: Callable[[], Mapping[str, bytes]], layouts: Iterable[ChunkLayout] = (),
+    pieces: Iterable[Piece] = (), write_chunk: Callable[[int, str, Array], Any] = files.write_chunk,
+    threads: int = files.WRITERS,
 ) -> None:  # fmt: skip
-    """Documents by their names, and chunks: each of `pieces` is one or more of them."""
-    known, touched = list(layouts), {folder}
+    """Chunks, of which each of `pieces` is one or more, and then documents by their names. Blocks until all of it is on
+    disk."""
+    known, names = list(layouts), list[str]()
 
-    def writing(name: str, write: Callable[[Path, str, Any], Any], contents: Any) -> Callable[[], None]:
-        touched.update((folder / name).parents[: name.count("/")])
-        return partial(_written, folder, name, write, contents)
-
-    def work() -> Iterator[Callable[[], None]]:
-        for name, text in documents.items():
-            yield writing(name, files.write_document, text)
+    def chunks_of(at: int) -> Iterator[Callable[[], None]]:
         for number, box, array in pieces:
             layout = known[number]
             for cell in _cells([box], layout.chunk):
@@ -72,24 +67,36 @@ def write_files(
                 assert common is not None
                 name, part = layout.file(cell), array[common[0]]
                 assert part.shape == layout.chunk, f"{name}: a part of a chunk"
-                yield writing(name, write_chunk, part)
+                names.append(name)
+                yield partial(_done, folder, name, partial(write_chunk, at, name, part))
 
-    files.in_threads(work(), files.WRITERS)
-    files.in_threads([partial(_settled, folder, each) for each in touched], files.WRITERS)
-
-
-def _written(folder: Path, name: str, write: Callable[[Path, str, Any], Any], contents: Any) -> None:
     try:
-        write(folder, name, contents)
-    except OSError as error:
-        raise _stopped(folder, f"file {name}: ", error) from None
-
-
-def _settled(folder: Path, inner: Path) -> None:
-    try:
-        settle(inner)
+        with files.held(folder) as at:
+            files.in_threads(chunks_of(at), threads)
+            texts = documents()
+            files.in_threads(
+                (partial(_done, folder, name, partial(files.write_document, at, name, texts[name])) for name in texts),
+                threads,
+            )
+            names += texts
+            folders = {parent for name in names for parent in _folders(name)}
+            for these in (names, sorted(folders)):
+                files.in_threads([partial(_done, folder, each, partial(files.settle_in, at, each)) for each in these])
     except OSError as error:
         raise _stopped(folder, "", error) from None
+
+
+def _folders(name: str) -> list[str]:
+    """Those that a file is in, from the one that all are in, `.`, on."""
+    parts = name.split("/")[:-1]
+    return [".", *("/".join(parts[: count + 1]) for count in range(len(parts)))]
+
+
+def _done(folder: Path, name: str, work: Callable[[], Any]) -> None:
+    try:
+        work()
+    except OSError as error:
+        raise _stopped(folder, f"file {name}: ", error) from None
 
 
 def _stopped(folder: Path, what: str, error: OSError) -> CheckpointError:
@@ -219,11 +226,7 @@ def finish(folder: Path, request: Request, entries: Sequence[ArrayEntry]) -> Non
     arrays = {
         entry.name: SavedArray(entry.dtype, entry.shape, entry.chunk, "".join(sums[entry.name])) for entry in entries
     }
-    try:
-        files.write_document(folder, ROOT_FILE, group_document(request, arrays))
-        settle(folder)
-    except OSError as error:
-        raise CheckpointError(f"checkpoint {folder}: {error.strerror}") from None
+    write_files(folder, lambda: {ROOT_FILE: group_document(request, arrays)})
 
 
 def _seen(look: Callable[[], T], until: float) -> T:

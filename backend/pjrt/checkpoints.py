@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ from .world import WorldMembership
 
 AT_ONCE = 2  # saves that are copied and written; each holds its part of the arrays in host memory
 LOOK = 0.002  # seconds between checks whether arrays are ready
+FOREVER = 1e9
 LET_GO = 10.0  # seconds to wait for copies when a world ends
 MOST = 8192  # documents of plans that are kept
 Result = tuple[int, Any]  # what a gang's output tells, and what is kept beside it for as long as it is
@@ -119,6 +120,10 @@ class Checkpoints:
 
     def has(self, plan: int, code: int) -> bool:
         return (plan, code) in self._documents
+
+    def forget(self, plan: int) -> None:
+        for key in [key for key in self._documents if key[0] == plan]:
+            del self._documents[key]
 
     # --- in the enqueueing thread -------------------------------------------------------------------------------
 
@@ -260,6 +265,8 @@ class Checkpoints:
             next(iter(device_arrays.to_host(self._world, job.inputs[0], job.arrays[0]).values()))
         )
         folder = folders.below(self._root, request.folder)
+        if request.within:
+            folders.below(Path(request.within), str(folder), "--persist of the door")
         kind, entries = job.document.kind, job.document.entries
         if kind == "save":
             with self._room:
@@ -269,7 +276,8 @@ class Checkpoints:
                 zarrs.crc32c()  # before anything is copied
                 pieces = self._pieces(job)
                 self._release(job)
-                zarr2.write(folder, request.nonce, entries, pieces, host=min(self._virtual(job)))
+                wanted_still = _while_wanted(job, pieces, time.monotonic() + (request.seconds or FOREVER))
+                zarr2.write(folder, request.nonce, entries, wanted_still, host=min(self._virtual(job)))
             return 0, None
         self._release(job)
         if kind == "commit":
@@ -374,6 +382,16 @@ class Checkpoints:
                     raise StopSaving
                 time.sleep(LOOK)
             array.block_until_ready()  # raises its maker's error
+
+
+def _while_wanted(job: PendingGang, pieces: Sequence[zarrs.Piece], until: float) -> Iterator[zarrs.Piece]:
+    """Ends a save that nobody waits for any more between two files."""
+    for piece in pieces:
+        if job.given_up:
+            raise StopSaving
+        if time.monotonic() > until:
+            raise CheckpointError("it was given up: the time that its client gave it is over")
+        yield piece
 
 
 class PendingArrays:

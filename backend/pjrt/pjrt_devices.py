@@ -115,6 +115,7 @@ class PjrtDevices:
     def forget(self, plan: int) -> None:
         self._compiling.forget(plan)
         self._line.do(self._codes.forget, plan)  # behind what was enqueued before
+        self._line.do(self._checkpoints.forget, plan)
 
     def prepare(self, command: e.Prepare, plan: Plan) -> None:
         """Does nothing: arrays are handles, and a launch takes handles."""

@@ -113,6 +113,8 @@ def _door(given: argparse.Namespace) -> int:
         raise SeawayError("--check-seconds and --callback-seconds must be more than 0, and --check-memory at least 0")
     if given.persist is not None and not given.persist.is_dir():
         raise SeawayError(f"--persist {given.persist}: there is no such folder")
+    if given.persist is not None:
+        given.persist = given.persist.absolute()
     memory = None
     if given.memory_per_session is not None:
         memory = nbytes(given.memory_per_session, "--memory-per-session")

@@ -495,9 +495,13 @@ class ClusterDevices:
         executable.together = False
 
         def kept(_: None) -> None:
-            refs = self.execute(executable, [asked, *arrays], (), 0)
+            found: list[Ref] | ClusterArrays | StatusError
+            try:
+                found = self.execute(executable, [asked, *arrays], (), 0)
+            except StatusError as fault:
+                found = fault
             self.unload(executable)
-            done(refs)
+            done(found)
 
         self._programs.begin(self._programs.keep(*made.blobs), done, kept)
 

@@ -61,7 +61,9 @@ class _Making:
         spec = places.of(devices)
         self._slices = places.slices(devices)
         self._at, self._mesh = self._slices.index(spec), spec.mesh_shape
-        self._request = documents.as_array(Request(files.folder, nonce=os.urandom(8).hex()))
+        self._request = documents.as_array(
+            Request(files.folder, nonce=os.urandom(8).hex(), within=files.root, seconds=files.seconds)
+        )
         everywhere = ShardSpec(devices)
         self.asked_type = ArrayType(U8, self._request.shape, everywhere)
         self.token_type = ArrayType(S32, (1,), everywhere)

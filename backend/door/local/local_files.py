@@ -7,33 +7,55 @@ copy of all of them is needed. Neighbours: `local_devices`; `backend.checkpoint.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from backend.checkpoint import ArrayEntry, CheckpointError, chunk_of, zarr2, zarrs
+from backend.checkpoint import READERS, SMALLEST, ArrayEntry, CheckpointError, chunk_of, folders, zarr2, zarrs
 
 from ..protocol import Box, StatusCode, dtype_of
 from ..session import ArrayFiles, ArrayType, StatusError
 
+OPTION = "--persist of the door"
+
 
 def write(files: ArrayFiles, arrays: Sequence[Any]) -> None:
     """Blocks until all is on disk. `arrays`: JAX's. Raises StatusError, or the error of an array."""
-    entries = list(map(_entry, files.names, files.types))
+    entries, until = list(map(_entry, files.names, files.types)), time.monotonic() + files.seconds
+    alone = [entry.chunk == entry.shape for entry in entries]
 
     def pieces() -> Iterator[zarrs.Piece]:
         for number, (array, array_type) in enumerate(zip(arrays, files.types, strict=True)):
             if not prod(array_type.shape):
                 continue
-            for shard, box in _parts(array_type).items():
-                yield number, box, np.asarray(array._arrays[shard])
+            shards = ((box, np.asarray(array._arrays[shard])) for shard, box in _parts(array_type).items())
+            for box, contents in [_together(array_type, shards)] if alone[number] else shards:
+                _go_on(files, until)
+                yield number, box, contents
 
-    nonce = os.urandom(8).hex()
-    _told(lambda: zarr2.write(Path(files.folder), nonce, entries, pieces(), host=0))
-    _told(lambda: zarr2.seal(Path(files.folder), nonce, entries))
+    nonce, folder = os.urandom(8).hex(), _told(lambda: folders.below(Path(files.root), files.folder, OPTION))
+    _told(lambda: zarr2.write(folder, nonce, entries, pieces(), host=0, threads=READERS))
+    _told(lambda: zarr2.seal(folder, nonce, entries))
+
+
+def _go_on(files: ArrayFiles, until: float) -> None:
+    if files.over():
+        raise StatusError(StatusCode.CANCELLED, "the session is over")
+    if time.monotonic() > until:
+        text = f"checkpoint {files.folder}: it was given up after {files.seconds:g} s, which its client gave it"
+        raise StatusError(StatusCode.DEADLINE_EXCEEDED, text)
+
+
+def _together(array_type: ArrayType, shards: Iterable[tuple[Box, Any]]) -> tuple[Box, Any]:
+    """A small array is one file, as it is for whoever has one device."""
+    found = np.empty(array_type.shape, dtype_of(array_type.kind))
+    for box, contents in shards:
+        found[box] = contents
+    return tuple(slice(0, size) for size in array_type.shape), found
 
 
 def read(files: ArrayFiles) -> list[list[Any]]:
@@ -43,7 +65,8 @@ def read(files: ArrayFiles) -> list[list[Any]]:
         (entry, {(shard,): box for shard, box in _parts(array_type).items()})
         for entry, array_type in zip(entries, files.types, strict=True)
     ]
-    found = _told(lambda: zarr2.read(Path(files.folder), wanted))
+    folder = _told(lambda: folders.below(Path(files.root), files.folder, OPTION))
+    found = _told(lambda: zarr2.read(folder, wanted))
     made = []
     for shards, array_type, (_, boxes) in zip(found, files.types, wanted, strict=True):
         by_box = {str(box): shards[index] for index, box in boxes.items()}
@@ -62,7 +85,8 @@ def _parts(array_type: ArrayType) -> dict[int, Box]:
 def _entry(name: str, array_type: ArrayType) -> ArrayEntry:
     dtype = dtype_of(array_type.kind)
     assert dtype is not None
-    chunk = chunk_of(array_type.shard_shape, dtype.name, (), (1,))
+    small = prod(array_type.shape) * dtype.itemsize <= SMALLEST and 0 not in array_type.shape
+    chunk = array_type.shape if small else chunk_of(array_type.shard_shape, dtype.name, (), (1,))
     return ArrayEntry(name, dtype.name, array_type.shape, (), chunk)
 
 

@@ -46,7 +46,7 @@ class DoorSession:
             self.state.given(devices)
         self._queue: deque[Any] = deque()  # requests that something before them holds up
         self._missing: set[int] = set()  # host buffers that the first of them waits for
-        self._crowded = self._over = False
+        self._crowded = self._over = self._going_on = False
         self._current: tuple[Operation, Any, Reply]
         self._waits = 0  # requests without an answer
         self._numbers = 0
@@ -151,9 +151,14 @@ class DoorSession:
 
     def _go_on(self) -> None:
         """Takes queued requests until one has to wait."""
-        queue = self._queue
-        while queue and not self._crowded and not self._missing and not self._over:
-            self._take(queue.popleft())
+        if self._going_on:  # a request that is taken below has let others go on
+            return
+        queue, self._going_on = self._queue, True
+        try:
+            while queue and not self._crowded and not self._missing and not self._over:
+                self._take(queue.popleft())
+        finally:
+            self._going_on = False
         if not self.busy and not self._over:
             self._link.resume()
 

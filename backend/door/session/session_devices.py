@@ -67,11 +67,15 @@ class ArrayCopy(NamedTuple):
 
 
 class ArrayFiles(NamedTuple):
-    """Arrays in a folder, each by its name: their types are those that they have here."""
+    """Arrays in a folder, each by its name: their types are those that they have here. `root`: the folder that it must
+    be in, wherever links lead. `over`: whether nobody waits any more, after `seconds` at the latest."""
 
     folder: str
+    root: str
     names: tuple[str, ...]
     types: tuple[ArrayType, ...]
+    seconds: float
+    over: Callable[[], bool]
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from ..session import (
 from .simulation_port import WaitingLine
 
 T = TypeVar("T")
-NO_FILES = "simulated devices write and read no files: let Orbax do so, without ENABLE_PATHWAYS_PERSISTENCE"
+NO_FILES = "simulated devices write and read no files"
 Found = np.ndarray[Any, Any] | StatusError
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,8 +113,13 @@ def test_what_another_tool_wrote_is_read_if_it_is_not_compressed(tmp_path: Path)
     assert (read(tmp_path, replace(X, name="plain")) == values(X) + 1).all()
     with pytest.raises(CheckpointError, match=r"compressed.*restore it without ENABLE_PATHWAYS_PERSISTENCE"):
         read(tmp_path, replace(X, name="small"))
-    with pytest.raises(CheckpointError, match=r"plain2/.zarray is missing; if it was saved with use_ocdbt=True"):
+    with pytest.raises(CheckpointError, match=f"plain2/.zarray is missing; {zarr2.FIX}"):
         read(tmp_path, replace(X, name="plain2"))
+    (tmp_path / "manifest.ocdbt").touch()
+    with pytest.raises(CheckpointError, match=r"it was saved with use_ocdbt=True: restore it without"):
+        read(tmp_path, replace(X, name="plain2"))
+    with pytest.raises(CheckpointError, match=r"there is no such folder on this host: do all hosts see it\?"):
+        read(tmp_path / "elsewhere")
     (tmp_path / "plain/1.1").unlink()
     with pytest.raises(CheckpointError, match=r"file plain/1.1 is missing"):
         read(tmp_path, replace(X, name="plain"))
@@ -149,11 +155,30 @@ def test_a_chunk_that_is_not_as_it_was_saved_is_named(tmp_path: Path, said: str)
     assert str(error.value).endswith(zarr2.FIX)
 
 
-def test_a_save_that_did_not_end_is_not_read(tmp_path: Path) -> None:
+def test_a_save_that_did_not_end_is_not_read_whatever_was_there_before(tmp_path: Path) -> None:
     save(tmp_path)
     zarr2.write(tmp_path, "f" * 16, [X], pieces(X, values(X, 2), range(4)), host=0)
-    with pytest.raises(CheckpointError, match="was not written to its end"):
+    with pytest.raises(CheckpointError, match=r"file x/.zarray is missing"):
         read(tmp_path)
+
+
+def test_a_save_whose_folder_was_removed_does_not_write_into_the_next_one(tmp_path: Path) -> None:
+    """As when a host is lost, and another one is still writing when the program saves again."""
+    step, array = tmp_path / "1", values(X, 2)
+
+    def slow() -> Any:
+        first, *rest = pieces(X, array, range(8))
+        yield first
+        while not (step / "x").is_dir():
+            time.sleep(0.01)
+        shutil.rmtree(step)
+        save(step, seed=3)
+        yield from rest
+
+    with pytest.raises(CheckpointError):
+        zarr2.write(step, "f" * 16, [X], slow(), host=0)
+    assert (read(step) == values(X, 3)).all()
+    assert sorted(path.name for path in step.iterdir()) == ["x"]
 
 
 def test_hosts_that_see_other_folders_are_found_when_it_is_saved(
@@ -183,10 +208,8 @@ def test_another_type_than_was_saved_is_refused(tmp_path: Path, entry: ArrayEntr
 
 # --- what a stranger may have put there ------------------------------------------------------------------------------
 
-TEXTS = [
-    b"", b"null", b"[]", b"{}", b"[" * 100_000, b"\xff", b"9" * 10_000, b'{"zarr_format":3}', b'{"seaway":1}',
-    b'{"seaway":{}}', b'{"seaway":{"crc32c":7}}', b'{"seaway":{"crc32c":"zz"}}', b'{"seaway":{"crc32c":"00000000"}}',
-]  # fmt: skip
+TEXTS = [b"", b"null", b"[]", b"{}", b"[" * 100_000, b"\xff", b"9" * 10_000, b'{"zarr_format":3}', b'{"seaway":1}']
+SUMS: list[Any] = [7, {}, {"crc32c": 7}, {"crc32c": "zz"}, {"crc32c": "00000000"}, {"crc32c": None}]
 CHANGES: list[dict[str, Any]] = [
     {"chunks": [2**40, 3]}, {"chunks": [0, 3]}, {"chunks": [2]}, {"chunks": [-1, -1]}, {"shape": [2**62, 2**62]},
     {"order": "F"}, {"dtype": ">f4"}, {"dtype": "|O"}, {"dtype": [["a", "<f4"]]}, {"filters": [{"id": "os.system"}]},
@@ -194,19 +217,15 @@ CHANGES: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("file", [".zarray", ".zattrs"])
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_document_that_makes_no_sense_is_one_error_that_names_it(tmp_path: Path, file: str, text: bytes) -> None:
-    array = save(tmp_path)
-    (tmp_path / "x" / file).write_bytes(text)
-    if file == ".zattrs" and text in (b"{}", b'{"zarr_format":3}'):  # which another tool may have written
-        assert (read(tmp_path) == array).all()
-        return
-    with pytest.raises(CheckpointError, match=f"file x/{file} "):
+def test_a_document_that_makes_no_sense_is_one_error_that_names_it(tmp_path: Path, text: bytes) -> None:
+    save(tmp_path)
+    (tmp_path / "x/.zarray").write_bytes(text)
+    with pytest.raises(CheckpointError, match=r"file x/.zarray "):
         read(tmp_path)
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", [*CHANGES, *({"seaway": each} for each in SUMS)])
 def test_a_document_that_says_something_else_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     save(tmp_path)
     path = tmp_path / "x/.zarray"
@@ -215,7 +234,9 @@ def test_a_document_that_says_something_else_is_refused(tmp_path: Path, change: 
         read(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/../b", "/a", "a//b", "a/", ".zarray", "a\0", "a\nb", "a" * 300])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/../b", "/a", "a//b", "a/", ".zarray", "a\0", "a\nb", "a" * 300, "a/0", "a/1.2/b"]
+)
 def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
     document = documents.Document("export", (), (ArrayEntry(name, "int8", (), (), ()),))
     with pytest.raises(CheckpointError, match="cannot be the name of an array"):
@@ -227,7 +248,7 @@ def test_nothing_is_written_through_a_link_or_into_a_pipe(tmp_path: Path) -> Non
     for each in (for_others, there):
         each.mkdir()
     (there / "x").symlink_to(for_others)
-    with pytest.raises(CheckpointError, match=r"file x/\S+ Not a directory|Too many levels"):
+    with pytest.raises(CheckpointError, match=r"checkpoint \S+: (Not a directory|Too many levels)"):
         save(there)
     (there / "x").unlink()
     (there / "x").mkdir()

@@ -40,10 +40,6 @@ def orbax(env: dict[str, str], folder: Path, what: str) -> Ended:
     return python(str(PROGRAM), str(folder), what, env=env)
 
 
-def chunks(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("**/*") if path.is_file() and path.name[0].isdigit())
-
-
 def test_what_the_local_door_saves_the_cluster_restores_and_the_other_way_round(
     local: dict[str, str], served: Served, folder: Path
 ) -> None:
@@ -51,9 +47,6 @@ def test_what_the_local_door_saves_the_cluster_restores_and_the_other_way_round(
     assert output(orbax(local, one, "sync")).split("\n")[-2:] == ["restored", ""]
     assert output(orbax(served.door.env, other, "async")).split("\n")[-2:] == ["restored", ""]
     assert output(orbax(local, other, "restore")) == output(orbax(served.door.env, one, "restore")) == "restored\n"
-    names = [str(path.relative_to(one / "1")) for path in chunks(one / "1")]
-    assert names == [str(path.relative_to(other / "1")) for path in chunks(other / "1")]
-    assert all((one / "1" / name).read_bytes() == (other / "1" / name).read_bytes() for name in names)
     assert not list(folder.glob("**/.seaway-*"))
     await_nothing_held(served.cluster)
 
@@ -76,15 +69,22 @@ def test_tensorstore_reads_what_was_saved(local: dict[str, str], folder: Path) -
 def test_damage_is_named_and_nothing_is_restored(local: dict[str, str], served: Served, folder: Path) -> None:
     saved = folder / "damaged"
     output(orbax(local, saved, "sync"))
-    chunk = saved / "1" / "w" / "2.1"
+    chunk = saved / "1" / "w" / "0.0"
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"\xff")
     for env in (local, served.door.env):
         ended = orbax(env, saved, "restore")
         assert (ended.code, ended.out) == (1, "")
-        assert "1: file w/2.1 is not the one that was saved here: another part, or of another save" in ended.err
+        assert "1: file w/0.0 is not the one that was saved here: another part, or of another save" in ended.err
 
 
-def test_files_are_only_below_the_door_s_folder_and_the_agents(served: Served, tmp_path: Path) -> None:
+def test_files_are_only_below_the_door_s_folder_and_the_agents(
+    local: dict[str, str], served: Served, folder: Path, tmp_path: Path
+) -> None:
+    (folder / "link").symlink_to(tmp_path)
+    for env in (local, served.door.env):
+        ended = orbax(env, folder / "link", "sync")
+        assert ended.code == 1
+        assert f"it leads to {tmp_path}" in ended.err
     ended = orbax(served.door.env, tmp_path, "sync")
     assert ended.code == 1
     assert "files are written below" in ended.err

@@ -294,11 +294,14 @@ def _carry_out(state: SessionState, program: SessionProgram, body: Any, handles:
         go_on = state.hold()
         try:
             program.run(state, arguments, lambda made: go_on(lambda: carried(made)))
-        except StatusError as fault:
-            refused = fault
-            go_on(lambda: carried(refused))
+        except Exception as error:
+            go_on(partial(_again, error))
     else:
         program.run(state, arguments, carried)
+
+
+def _again(error: Exception) -> None:
+    raise error
 
 
 def _carried(state: SessionState, body: Any, handles: list[int], reply: Reply, made: Carried | StatusError) -> None:

@@ -3,14 +3,16 @@
     REQUESTS    a plug-in program for each kind of request: of one array, or of many
 
 Whoever has the devices has the files, too: contents do not pass through the door or the client. The client chooses the
-folder, below the one that the door was started with; what is written there is on disk before a run is answered.
+folder, below the one that the door was started with; whoever opens it follows its links. What is written there is on
+disk before the run's status is told.
 Neighbours: `plugin_programs`; `backend.checkpoint`, what the files are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.checkpoint import CheckpointError, check_name, folders
@@ -24,9 +26,11 @@ from .plugin_json import json_value, numbers_of, sharding_of, text_of
 
 HERE = "file://"
 NOWHERE = (
-    "this door writes and reads no files for programs: start it with --persist FOLDER, or let Orbax do so, without "
-    "ENABLE_PATHWAYS_PERSISTENCE"
+    "this door writes and reads no files for programs: start it with --persist FOLDER, if it does not simulate, or let "
+    "Orbax do so, without ENABLE_PATHWAYS_PERSISTENCE"
 )
+HOUR = 3600.0
+LARGEST = 2**62  # elements of a dimension
 Done = Callable[[Carried | StatusError], None]
 
 
@@ -37,14 +41,17 @@ class _Asked(NamedTuple):
     names: tuple[str, ...]
     kinds: tuple[int | None, ...]
     types: tuple[ArrayType, ...]
+    seconds: float
 
-    def files(self, *kinds: int) -> ArrayFiles:
-        types = tuple(each._replace(kind=kind) for each, kind in zip(self.types, kinds, strict=True))
-        return ArrayFiles(self.folder, self.names, types)
+    def files(self, state: SessionState, types: Sequence[ArrayType]) -> ArrayFiles:
+        return ArrayFiles(
+            self.folder, str(state.limits.persist), self.names, tuple(types), self.seconds, lambda: state.over
+        )
 
 
 def _asked(state: SessionState, bodies: list[Any]) -> _Asked:
-    if state.limits.persist is None:
+    persist = state.limits.persist
+    if persist is None:
         raise unsupported(NOWHERE)
     folder = {text_of(json_value(dict, each, "a request").get("b64_location"), "b64_location") for each in bodies}
     if len(folder) > 1:
@@ -52,15 +59,20 @@ def _asked(state: SessionState, bodies: list[Any]) -> _Asked:
     path = folder.pop().removeprefix(HERE)
     names, kinds, types = [], list[int | None](), []
     try:
+        folders.plain(path)
         if not path.startswith("/"):
             raise CheckpointError(f"checkpoint {path[:200]!r}: give a folder of a file system, from / on")
-        real = folders.below(state.limits.persist, path, "--persist of the door")
+        if persist not in (Path(path), *Path(path).parents):
+            raise CheckpointError(
+                f"checkpoint {path[:200]}: files are written below {persist} alone; give a folder there, or another "
+                "--persist of the door"
+            )
         for body in bodies:
             names.append(text_of(body.get("b64_name"), "b64_name"))
             check_name(names[-1])
             kind, shape = _look(body.get("shape"))
             spec = sharding_of(state, body, "b64_hlo_sharding_string")
-            if not spec.fits(shape) or any(dim < 0 for dim in shape):
+            if not spec.fits(shape) or not spec.exact or any(not 0 <= dim < LARGEST for dim in shape):
                 raise invalid(f"array {names[-1]!r} of shape {list(shape)} cannot be cut as it is asked")
             kinds.append(kind)
             types.append(ArrayType(kind or 0, shape, spec))
@@ -70,7 +82,13 @@ def _asked(state: SessionState, bodies: list[Any]) -> _Asked:
         raise invalid("two arrays of one request have the same name")
     if len({each.sharding.devices for each in types}) > 1:
         raise invalid("the arrays of one request are on different devices: make a request for each row of devices")
-    return _Asked(str(real), tuple(names), tuple(kinds), tuple(types))
+    return _Asked(path, tuple(names), tuple(kinds), tuple(types), _seconds(bodies[0].get("timeout")))
+
+
+def _seconds(given: Any) -> float:
+    """What a program gives it, or an hour, as Orbax does."""
+    found = given.get("seconds") if isinstance(given, dict) else None
+    return float(found) if type(found) is int and 0 < found < LARGEST else HOUR
 
 
 def _look(given: Any) -> tuple[int | None, tuple[int, ...]]:
@@ -92,14 +110,17 @@ def _write(state: SessionState, bodies: list[Any]) -> SessionProgram:
 
     def run(state: SessionState, values: list[ArrayValue], done: Done) -> None:
         for value, said, name in zip(values, asked.types, asked.names, strict=True):
-            if value.type.shape != said.shape or value.type.sharding.devices != said.sharding.devices:
+            spec, wanted = value.type.sharding, said.sharding
+            alike = value.type.shape == said.shape and spec.devices == wanted.devices
+            if not alike or (spec.exact and not spec.cuts_as(wanted, said.shape)):
                 raise invalid(
                     f"array {name!r} is {name_of(value.type.kind)}{list(value.type.shape)} on devices "
                     f"{value.type.sharding.devices}, and not what was said of it"
                 )
             if dtype_of(value.type.kind) is None:
                 raise unsupported(f"arrays of {name_of(value.type.kind)} have no files")
-        files = asked.files(*(value.type.kind for value in values))
+        types = [said._replace(kind=value.type.kind) for value, said in zip(values, asked.types, strict=True)]
+        files = asked.files(state, types)
         state.devices.save(files, [value.ref for value in values], lambda refs: done(_or_fault(refs, [])))
 
     devices = asked.types[0].sharding.devices
@@ -117,7 +138,7 @@ def _read(state: SessionState, bodies: list[Any]) -> SessionProgram:
     asked = _asked(state, bodies)
     if None in asked.kinds:
         raise invalid("a request to read an array does not say its type")
-    files = asked.files(*(kind for kind in asked.kinds if kind is not None))
+    files = asked.files(state, asked.types)
 
     def run(state: SessionState, values: list[ArrayValue], done: Done) -> None:
         nbytes = list(map(bytes_of, files.types))
@@ -126,8 +147,12 @@ def _read(state: SessionState, bodies: list[Any]) -> SessionProgram:
         def came(refs: Any) -> None:
             if isinstance(refs, StatusError):
                 done(refs)
+                return
+            try:
+                memory = list(map(state.memory.take, nbytes))
+            except StatusError as fault:
+                done(fault)
             else:
-                memory = map(state.memory.take, nbytes)
                 done(Carried(list(zip(files.types, refs, memory, strict=True)), []))
 
         state.devices.restore(files, came)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from backend.door.protocol.ifrt_messages import OpSharding
 from backend.door.session.session_state import SessionLimits
 
 from ..session_rig import SessionRig
@@ -89,11 +90,13 @@ def test_a_session_without_room_does_not_ask_for_what_is_read(tmp_path: Path) ->
     assert rig.status(rig.execute(plugin(rig, write(asked(tmp_path))), [1])) == "ok"
 
 
+UNREDUCED = base64.b64encode(OpSharding(type=OpSharding.UNREDUCED).SerializeToString()).decode()
 DEVICES = {"devices": {"device_ids": [0, 1]}}
 REFUSED: list[tuple[Callable[[Path], Any], str]] = [
     (lambda at: write(asked("/etc")), "files are written below"),
     (lambda at: write(asked(at / "../..")), "name a folder, without '..'"),
-    (lambda at: write(asked(at / "link")), "it leads to /etc"),
+    (lambda at: write(asked(at, shape=[0, 2**70])), "cannot be cut as it is asked"),
+    (lambda at: write(asked(at, b64_hlo_sharding_string=UNREDUCED)), "cannot be cut as it is asked"),
     (lambda at: write(asked("gs://bucket/1")), "give a folder of a file system"),
     (lambda at: write(asked("relative")), "give a folder of a file system"),
     (lambda at: write(asked(f"{at}\0")), "name a folder"),
@@ -119,7 +122,6 @@ REFUSED: list[tuple[Callable[[Path], Any], str]] = [
 def test_requests_that_make_no_sense_are_refused_when_they_are_compiled(
     tmp_path: Path, program: Callable[[Path], Any], says: str
 ) -> None:
-    (tmp_path / "link").symlink_to("/etc")
     rig = rig_of(tmp_path)
     before = list(rig.devices.log)
     refused = refusal(rig, program(tmp_path))
@@ -131,6 +133,28 @@ def test_requests_that_make_no_sense_are_refused_when_they_are_compiled(
 def refusal(rig: SessionRig, program: Any) -> str:
     assert plugin(rig, program) == 0
     return rig.status(rig.sent[-1].response_metadata.op_id)
+
+
+def test_what_goes_wrong_while_a_session_waits_lets_it_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = rig_of(tmp_path)
+    saving = plugin(rig, write(asked(tmp_path)))
+    with monkeypatch.context() as patched:
+        patched.setattr(type(rig.devices), "save", lambda *_: 1 / 0)
+        assert "failed in the door: ZeroDivisionError" in rig.status(rig.execute(saving, [1]))
+    assert rig.status(rig.execute(saving, [1])) == "ok"
+
+
+def test_many_runs_that_are_refused_at_once_when_one_ends_are_all_answered(tmp_path: Path) -> None:
+    rig = rig_of(tmp_path)
+    saving, restoring = plugin(rig, write(asked(tmp_path))), plugin(rig, read(asked(tmp_path, "nothing")))
+    held: list[Callable[[Any], None]] = []
+    rig.devices.save = lambda files, arrays, done: held.append(done)  # type: ignore[method-assign]
+    first = rig.execute(saving, [1])
+    others = [rig.execute(restoring, []) for _ in range(1000)]
+    assert {rig.status(each) for each in (first, *others)} == {"-"}
+    held[0]([])
+    assert rig.status(first) == "ok"
+    assert {rig.status(each) for each in others} == {"FAILED_PRECONDITION: nothing is missing"}
 
 
 def test_an_array_that_is_not_what_was_said_is_refused(tmp_path: Path) -> None:

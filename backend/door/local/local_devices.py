@@ -29,7 +29,7 @@ from jaxlib import _jax
 from backend.contents import CallbackFault, StagedProgram
 from backend.pjrt.code import Forwarders, stablehlo_executables, wake_lapack
 from backend.sandbox import ProgramGate
-from backend.xla import assigned_to, flags_of
+from backend.xla import assigned_to
 from core.model import ranges
 
 from ...auth import Rules
@@ -40,9 +40,6 @@ from ..session import (
     ArrayFiles,
     ArrayType,
     CompiledFacts,
-    DeviceFacts,
-    MemoryFacts,
-    Platform,
     Ref,
     Refs,
     SessionCallbacks,
@@ -56,6 +53,7 @@ from ..session import (
 )
 from . import local_files
 from .kept_executables import KeptExecutables, key_of
+from .local_platform import platform_of
 from .local_resharding import recut
 from .local_stages import StagedExecutable
 
@@ -577,27 +575,3 @@ def _contents(ref: Any) -> np.ndarray[Any, Any] | StatusError:
         return np.asarray(ref)
     except Exception as error:
         return fault_of(error)
-
-
-# --- what a session is told of them --------------------------------------------------------------------------------
-
-
-def platform_of(devices: Sequence[Any]) -> Platform:
-    first = devices[0]
-    facts, memories = [], []
-    for number, device in enumerate(devices):
-        kinds = [each.kind for each in device.addressable_memories()]
-        ids = tuple(number * len(kinds) + at for at in range(len(kinds)))
-        default = ids[kinds.index(device.default_memory().kind)]
-        memories += [
-            MemoryFacts(name, each.kind, (number,), repr(each), str(each))
-            for name, each in zip(ids, device.addressable_memories(), strict=True)
-        ]
-        # pathwaysutils' elastic module asks each device for its slice_index
-        attributes = {"slice_index": 0} | stablehlo_executables.attributes_of(device)
-        facts.append(DeviceFacts(number, device.device_kind, default, ids, repr(device), str(device), attributes))
-    name, client = stablehlo_executables.platform_name(first), first.client
-    return Platform(
-        name, str(client.platform_version), str(client.runtime_type), tuple(facts), tuple(memories),
-        stablehlo_executables.serdes(), flags_of(stablehlo_executables.own_options()),
-    )  # fmt: skip

@@ -47,12 +47,12 @@ def write(folder: Path, entries: Sequence[ArrayEntry], pieces: Sequence[Piece], 
     """Writes pieces, and blocks until they are on disk. `first`: also writes the arrays' documents. Raises
     CheckpointError, or Discarded if the folder was removed meanwhile."""
     documents = {f"{entry.name}/{ROOT_FILE}": array_document(entry) for entry in entries} if first else {}
-    write_files(folder, lambda: documents, map(layout_of, entries), pieces)
+    write_files(folder, lambda: documents, map(layout_of, entries), pieces, files.write_chunk)
 
 
 def write_files(
     folder: Path, documents: Callable[[], Mapping[str, bytes]], layouts: Iterable[ChunkLayout] = (),
-    pieces: Iterable[Piece] = (), write_chunk: Callable[[int, str, Array], Any] = files.write_chunk,
+    pieces: Iterable[Piece] = (), write_chunk: Callable[[int, str, Array], Any] | None = None,
     threads: int = files.WRITERS,
 ) -> None:  # fmt: skip
     """Chunks, of which each of `pieces` is one or more, and then documents by their names. Blocks until all of it is on
@@ -62,6 +62,7 @@ def write_files(
     def chunks_of(at: int) -> Iterator[Callable[[], None]]:
         for number, box, array in pieces:
             layout = known[number]
+            assert write_chunk is not None
             for cell in _cells([box], layout.chunk):
                 common = _common(box, cell, layout.chunk)
                 assert common is not None

@@ -13,7 +13,7 @@ Neighbours: `zarrs`, which reads and writes chunks; `files`, what is checked whe
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -92,6 +92,15 @@ def write(
     write_files(
         folder, lambda: {told: msgspec.json.encode(sums)}, map(_layout_of, entries), pieces, write_chunk, threads
     )
+
+
+def while_wanted(pieces: Iterable[Piece], over: Callable[[], bool], seconds: float) -> Iterator[Piece]:
+    """Ends a save between two files, if nobody waits for it any more. Raises CheckpointError."""
+    until = time.monotonic() + seconds
+    for piece in pieces:
+        if over() or time.monotonic() > until:
+            raise CheckpointError(f"the save was given up: its client has gone, or has waited {seconds:g} s for it")
+        yield piece
 
 
 def seal(folder: Path, nonce: str, entries: Sequence[ArrayEntry]) -> None:

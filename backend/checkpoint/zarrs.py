@@ -47,7 +47,7 @@ def write(folder: Path, entries: Sequence[ArrayEntry], pieces: Sequence[Piece], 
     """Writes pieces, and blocks until they are on disk. `first`: also writes the arrays' documents. Raises
     CheckpointError, or Discarded if the folder was removed meanwhile."""
     documents = {f"{entry.name}/{ROOT_FILE}": array_document(entry) for entry in entries} if first else {}
-    write_files(folder, lambda: documents, map(layout_of, entries), pieces, files.write_chunk)
+    write_files(folder, lambda: documents, map(layout_of, entries), pieces)
 
 
 def write_files(
@@ -57,19 +57,18 @@ def write_files(
 ) -> None:  # fmt: skip
     """Chunks, of which each of `pieces` is one or more, and then documents by their names. Blocks until all of it is on
     disk."""
-    known, names = list(layouts), list[str]()
+    known, names, write = list(layouts), list[str](), write_chunk or files.write_chunk
 
     def chunks_of(at: int) -> Iterator[Callable[[], None]]:
         for number, box, array in pieces:
             layout = known[number]
-            assert write_chunk is not None
             for cell in _cells([box], layout.chunk):
                 common = _common(box, cell, layout.chunk)
                 assert common is not None
                 name, part = layout.file(cell), array[common[0]]
                 assert part.shape == layout.chunk, f"{name}: a part of a chunk"
                 names.append(name)
-                yield partial(_done, folder, name, partial(write_chunk, at, name, part))
+                yield partial(_done, folder, name, partial(write, at, name, part))
 
     try:
         with files.held(folder) as at:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,6 @@ from .world import WorldMembership
 
 AT_ONCE = 2  # saves that are copied and written; each holds its part of the arrays in host memory
 LOOK = 0.002  # seconds between checks whether arrays are ready
-FOREVER = 1e9
 LET_GO = 10.0  # seconds to wait for copies when a world ends
 MOST = 8192  # documents of plans that are kept
 Result = tuple[int, Any]  # what a gang's output tells, and what is kept beside it for as long as it is
@@ -264,9 +263,9 @@ class Checkpoints:
         request = documents.request_of(
             next(iter(device_arrays.to_host(self._world, job.inputs[0], job.arrays[0]).values()))
         )
-        folder = folders.below(self._root, request.folder)
         if request.within:
-            folders.below(Path(request.within), str(folder), "--persist of the door")
+            folders.below(Path(request.within), request.folder, "--persist of the door")
+        folder = folders.below(self._root, request.folder)
         kind, entries = job.document.kind, job.document.entries
         if kind == "save":
             with self._room:
@@ -276,7 +275,7 @@ class Checkpoints:
                 zarrs.crc32c()  # before anything is copied
                 pieces = self._pieces(job)
                 self._release(job)
-                wanted_still = _while_wanted(job, pieces, time.monotonic() + (request.seconds or FOREVER))
+                wanted_still = zarr2.while_wanted(pieces, lambda: job.given_up, request.seconds)
                 zarr2.write(folder, request.nonce, entries, wanted_still, host=min(self._virtual(job)))
             return 0, None
         self._release(job)
@@ -382,16 +381,6 @@ class Checkpoints:
                     raise StopSaving
                 time.sleep(LOOK)
             array.block_until_ready()  # raises its maker's error
-
-
-def _while_wanted(job: PendingGang, pieces: Sequence[zarrs.Piece], until: float) -> Iterator[zarrs.Piece]:
-    """Ends a save that nobody waits for any more between two files."""
-    for piece in pieces:
-        if job.given_up:
-            raise StopSaving
-        if time.monotonic() > until:
-            raise CheckpointError("it was given up: the time that its client gave it is over")
-        yield piece
 
 
 class PendingArrays:

@@ -111,10 +111,10 @@ def _door(given: argparse.Namespace) -> int:
     _check_belonging(given)
     if given.check_seconds <= 0 or given.check_memory < 0 or given.callback_seconds <= 0:
         raise SeawayError("--check-seconds and --callback-seconds must be more than 0, and --check-memory at least 0")
-    if given.persist is not None and not given.persist.is_dir():
-        raise SeawayError(f"--persist {given.persist}: there is no such folder")
     if given.persist is not None:
         given.persist = given.persist.absolute()
+        if not given.connect and not given.persist.is_dir():
+            raise SeawayError(f"--persist {given.persist}: there is no such folder")
     memory = None
     if given.memory_per_session is not None:
         memory = nbytes(given.memory_per_session, "--memory-per-session")

@@ -7,7 +7,6 @@ copy of all of them is needed. Neighbours: `local_devices`; `backend.checkpoint.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from pathlib import Path
@@ -25,7 +24,7 @@ OPTION = "--persist of the door"
 
 def write(files: ArrayFiles, arrays: Sequence[Any]) -> None:
     """Blocks until all is on disk. `arrays`: JAX's. Raises StatusError, or the error of an array."""
-    entries, until = list(map(_entry, files.names, files.types)), time.monotonic() + files.seconds
+    entries = list(map(_entry, files.names, files.types))
     alone = [entry.chunk == entry.shape for entry in entries]
 
     def pieces() -> Iterator[zarrs.Piece]:
@@ -34,20 +33,12 @@ def write(files: ArrayFiles, arrays: Sequence[Any]) -> None:
                 continue
             shards = ((box, np.asarray(array._arrays[shard])) for shard, box in _parts(array_type).items())
             for box, contents in [_together(array_type, shards)] if alone[number] else shards:
-                _go_on(files, until)
                 yield number, box, contents
 
     nonce, folder = os.urandom(8).hex(), _told(lambda: folders.below(Path(files.root), files.folder, OPTION))
-    _told(lambda: zarr2.write(folder, nonce, entries, pieces(), host=0, threads=READERS))
+    wanted = zarr2.while_wanted(pieces(), files.over, files.seconds)
+    _told(lambda: zarr2.write(folder, nonce, entries, wanted, host=0, threads=READERS))
     _told(lambda: zarr2.seal(folder, nonce, entries))
-
-
-def _go_on(files: ArrayFiles, until: float) -> None:
-    if files.over():
-        raise StatusError(StatusCode.CANCELLED, "the session is over")
-    if time.monotonic() > until:
-        text = f"checkpoint {files.folder}: it was given up after {files.seconds:g} s, which its client gave it"
-        raise StatusError(StatusCode.DEADLINE_EXCEEDED, text)
 
 
 def _together(array_type: ArrayType, shards: Iterable[tuple[Box, Any]]) -> tuple[Box, Any]:

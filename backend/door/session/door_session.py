@@ -48,6 +48,7 @@ class DoorSession:
         self._missing: set[int] = set()  # host buffers that the first of them waits for
         self._crowded = self._over = self._going_on = False
         self._current: tuple[Operation, Any, Reply]
+        self._holding: Reply | None = None  # of the request that holds up the others, until it goes on or fails
         self._waits = 0  # requests without an answer
         self._numbers = 0
 
@@ -143,6 +144,8 @@ class DoorSession:
             self._failed(operation, body, reply, StatusError(StatusCode.INTERNAL, text))
 
     def _failed(self, operation: Operation, body: Any, reply: Reply, fault: StatusError) -> None:
+        if self._holding is reply:
+            self._holding, self._crowded = None, False
         # frames refer to arrays, which may go
         fault.__traceback__ = fault.__cause__ = fault.__context__ = None
         for field in operation.results:
@@ -163,11 +166,12 @@ class DoorSession:
             self._link.resume()
 
     def _hold(self) -> Callable[[Callable[[], None]], None]:
-        self._crowded = True
+        self._crowded, self._holding = True, self._current[2]
         return partial(self._let_go, *self._current)
 
     def _let_go(self, operation: Operation, body: Any, reply: Reply, rest: Callable[[], None]) -> None:
-        if not self._over:
+        if not self._over and self._holding is reply:
+            self._holding = None
             self._carry_out(operation, body, reply, rest)
             self._room()
 

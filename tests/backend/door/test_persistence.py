@@ -85,10 +85,10 @@ def test_files_are_only_below_the_door_s_folder_and_the_agents(
         ended = orbax(env, folder / "link", "sync")
         assert ended.code == 1
         assert f"it leads to {tmp_path}" in ended.err
-    ended = orbax(served.door.env, tmp_path, "sync")
-    assert ended.code == 1
-    assert "files are written below" in ended.err
-    assert "another --persist of the door" in ended.err
+        ended = orbax(env, tmp_path / "elsewhere", "sync")
+        assert ended.code == 1
+        assert "files are written below" in ended.err
+        assert "another --persist of the door" in ended.err
     assert not list(tmp_path.glob("**/w*"))
     with opened(DEVICES) as door:
         assert "start it with --persist FOLDER" in orbax(door.env, tmp_path, "sync").err

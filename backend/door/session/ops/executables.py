@@ -292,16 +292,9 @@ def _carry_out(state: SessionState, program: SessionProgram, body: Any, handles:
     carried = partial(_carried, state, body, handles, reply)
     if program.waits:
         go_on = state.hold()
-        try:
-            program.run(state, arguments, lambda made: go_on(lambda: carried(made)))
-        except Exception as error:
-            go_on(partial(_again, error))
+        program.run(state, arguments, lambda made: go_on(lambda: carried(made)))
     else:
         program.run(state, arguments, carried)
-
-
-def _again(error: Exception) -> None:
-    raise error
 
 
 def _carried(state: SessionState, body: Any, handles: list[int], reply: Reply, made: Carried | StatusError) -> None:

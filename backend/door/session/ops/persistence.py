@@ -3,8 +3,8 @@
     REQUESTS    a plug-in program for each kind of request: of one array, or of many
 
 Whoever has the devices has the files, too: contents do not pass through the door or the client. The client chooses the
-folder, below the one that the door was started with; whoever opens it follows its links. What is written there is on
-disk before the run's status is told.
+folder, which must be below the one that the door was started with: whoever opens it looks where its links lead. What
+is written there is on disk before the run's status is told.
 Neighbours: `plugin_programs`; `backend.checkpoint`, what the files are.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.checkpoint import CheckpointError, check_name, folders
@@ -50,8 +49,7 @@ class _Asked(NamedTuple):
 
 
 def _asked(state: SessionState, bodies: list[Any]) -> _Asked:
-    persist = state.limits.persist
-    if persist is None:
+    if state.limits.persist is None:
         raise unsupported(NOWHERE)
     folder = {text_of(json_value(dict, each, "a request").get("b64_location"), "b64_location") for each in bodies}
     if len(folder) > 1:
@@ -62,11 +60,6 @@ def _asked(state: SessionState, bodies: list[Any]) -> _Asked:
         folders.plain(path)
         if not path.startswith("/"):
             raise CheckpointError(f"checkpoint {path[:200]!r}: give a folder of a file system, from / on")
-        if persist not in (Path(path), *Path(path).parents):
-            raise CheckpointError(
-                f"checkpoint {path[:200]}: files are written below {persist} alone; give a folder there, or another "
-                "--persist of the door"
-            )
         for body in bodies:
             names.append(text_of(body.get("b64_name"), "b64_name"))
             check_name(names[-1])

@@ -221,7 +221,7 @@ class Admission(ControllerModule):
                 if buffer.state == "spilled":
                     spilled[buffer.id] = None
         for ident in spilled:
-            self._bring_back(ident, now)
+            self.restore(ident, now)
 
     # --- making room ----------------------------------------------------------------------------------------------
 
@@ -229,16 +229,17 @@ class Admission(ControllerModule):
         self._bound_wait(number, waiter, now)
         if short.enough:
             return
-        self._spill_idle(self._spill.victims(short.missing, self._keep(waiter)) or (), now)
+        self.spill(self._spill.victims(short.missing, self._keep(waiter)) or (), now)
 
-    def _spill_idle(self, victims: tuple[Buffer, ...], now: int) -> None:
+    def spill(self, victims: tuple[Buffer, ...], now: int) -> None:
         for buffer in victims:
             self.spills += 1
             self._spill.begin(buffer)
             seq = self._state.next_seq
             self._copy(buffer, "spill", SpillStep(seq, buffer.id, buffer.hosts), now)
 
-    def _bring_back(self, ident: int, now: int) -> None:
+    def restore(self, ident: int, now: int) -> None:
+        """Its memory has been admitted."""
         buffer = self._buffers.all[ident]
         self._spill.restore(buffer)
         seq = self._state.next_seq
@@ -266,9 +267,13 @@ class Admission(ControllerModule):
             return
         waiter = Waiter(
             None, (self._refs.layout(named.buffer).place.island,), ((buffer.key, buffer.nbytes),), named,
-            admitted=lambda at: self._bring_back(named.buffer, at),
+            admitted=lambda at: self.restore(named.buffer, at),
         )  # fmt: skip
         self.join(waiter)
+
+    def not_needed(self, buffer: Buffer) -> None:
+        """Its memory has been admitted, and it was dropped while that waited."""
+        self._ledger.free(buffer.key, buffer.nbytes)
 
     def copied(self, entry: InFlight) -> None:
         """A spill or restore is over: runs and views that waited for it go on."""

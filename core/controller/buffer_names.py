@@ -112,6 +112,14 @@ class BufferNames(ControllerModule):
         if len(run.names) < len(run.program.ir.results):
             run.counts = [named.count for named in run.names]
 
+    def copy(self, run: RunRecord, names: list[BufferName]) -> None:
+        """Its results are copies of what these stand for, and are to take their place."""
+        for named in names:
+            copy = BufferName(run.session, named.name, released=named.released, count=named.count, copies=named)
+            run.names.append(copy)
+        if len(run.names) < len(run.program.ir.results):
+            run.counts = [named.count for named in names]
+
     def nameless(self, run: RunRecord, count: int) -> None:
         """Its client names none of its results, and something else needs names for them."""
         run.names = [BufferName(run.session, 0, released=True) for _ in range(count)]

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..memory import Buffer, Buffers, Ledger, Spill
-from ..model import Layout, Shards, Spans, ranged, spans
+from ..model import Layout, Range, Shards, Spans, ranged, spans
 from ..protocol import Blame, FreeStep, GetSettled, Refused
 from .buffer_names import BufferNames
+from .observations import ViewFolded
 from .outbox import TurnOutbox
 from .plan_rows import ResultRow
 from .records import BufferName, RunRecord, WaitingGet, WaitingView
@@ -25,6 +26,7 @@ from .state import ControllerModule, State
 from .view_table import ViewTable, drop
 
 NOBODY: dict[BufferName, WaitingView] = {}
+COPY = "what will take its name"
 
 
 class BufferRefs(ControllerModule):
@@ -146,6 +148,8 @@ class BufferRefs(ControllerModule):
             self.hold_for_view(view, named)
             self._state.views.append(view)
         for run in list(named.readers.values()):
+            if run.using:
+                continue  # it has what it reads
             if run.width:
                 self._names.cut_arguments(run)
             for index, source in run.sources.items():
@@ -154,13 +158,16 @@ class BufferRefs(ControllerModule):
             self._state.wake.append(run)
 
     def _create(self, named: BufferName, ident: int, row: ResultRow) -> None:
-        handle = not named.released or bool(named.gets)
+        handle = (not named.released or bool(named.gets)) and named.copies is None
         client = named.session.number
         self._buffers.create(
             ident, client, named.name, row.key, row.nbytes, handle=handle, exact=row.exact, layout=row.layout,
             hosts=row.hosts, owner=named, sizes=row.sizes, layouts=row.layouts,
         )  # fmt: skip
         named.buffer = ident
+        if named.copies is not None:
+            self._buffers.hold(ident)
+            self._state.see_held(ident, COPY, count=row.count)
         if self._state.watched:
             if handle:
                 self._state.see_held(ident, "client", client, row.count)
@@ -193,6 +200,8 @@ class BufferRefs(ControllerModule):
         if buffer in self._buffers.all:
             self._buffers.all[buffer].aliases = 0
         self.never(buffer, Blame("moved", "it is made elsewhere"))
+        if named.copies is not None:
+            self._let_go_copy(buffer, named.count)
         if buffer in self._buffers and self._buffers[buffer].handle:
             self._state.see_let_go(buffer, "client", named.session.number, named.count)
             self._free(self._buffers.release(named.session.number, named.name))
@@ -347,16 +356,57 @@ class BufferRefs(ControllerModule):
         hosts = self._state.hosts_of(layout.place)
         self._create(named, ident, ResultRow(0, -1, -1, layout, nbytes, key, hosts, exact=True))
         self._buffers.hold(ident)
-        record = self._buffers[ident]
+        self.share(self._buffers[ident], sources)
+        named.fill()
+
+    def share(self, record: Buffer, sources: tuple[int, ...], shards: tuple[int | Range, ...] = ()) -> None:
+        """It is a view of these, which are there, if there are any; so it is there, too."""
         for source in sources:
             shared = self._buffers.hold(source)
             shared.views += 1
             shared.shared += 1
             self._state.see_held(source, _holder(record.client, record.name))
-        self.view_made(ident, sources)
-        self.entered(ident, -1)
-        self._buffers.filled(ident)
-        named.fill()
+        self.view_made(record.id, sources, shards)
+        self.entered(record.id, -1)
+        self._buffers.filled(record.id)
+
+    # --- a copy takes the place of what it copies ----------------------------------------------------------------
+
+    def put_in_place(self, new: BufferName) -> None:
+        """The name whose buffer this copies stands for the copy from now on: for its client, for views that wait, and
+        for runs that have not started. Others read the old buffer to their end. `drop_copy` follows."""
+        old = new.copies
+        assert old is not None
+        source, copy = self._buffers[old.buffer], self._buffers[new.buffer]
+        names = (old, *old.others, *old.read_on)
+        self._buffers.hold(source.id)
+        for each in names:
+            self._unread(each)
+            each.buffer = copy.id
+        copy.owner, copy.rows = old, source.rows
+        if source.handle:
+            self._buffers.hand_over(source.id, copy.id)
+            self._state.see_let_go(source.id, "client", source.client, source.count)
+            self._state.see_held(copy.id, "client", copy.client, copy.count)
+        for other in old.others:
+            self._hold_alias(other)
+            source.aliases -= 1
+            self._state.see_let_go(source.id, "client", other.session.number)
+            self._buffers.let_go(source.id)
+        for each in names:
+            self._wake_readers(each)
+        self._free(self._buffers.let_go(source.id))
+
+    def drop_copy(self, new: BufferName) -> None:
+        """It has taken its place, or is not to take any."""
+        if new.copies is not None and new.buffer >= 0:
+            self._let_go_copy(new.buffer, new.count)
+        new.copies = None
+
+    def _let_go_copy(self, first: int, count: int) -> None:
+        for record in self._buffers.over(first, count):
+            self._state.see_let_go(record.id, COPY, count=record.count)
+            self._free(self._buffers.let_go(record.id))
 
     # --- views hold ------------------------------------------------------------------------------------------
 
@@ -370,9 +420,16 @@ class BufferRefs(ControllerModule):
             record.views += 1
             self._state.see_held(record.id, _holder(view.named.session.number, view.named.name))
 
-    def pin_for_view(self, record: Buffer) -> None:
-        """It has entered an order, and stays on the devices from here on."""
-        record.shared += 1
+    def pin_for_view(self, record: Buffer, by: int = 1) -> None:
+        """It has entered an order, and stays on the devices from here on; or need not stay (`by=-1`)."""
+        record.shared += by
+
+    def folded(self, view: Buffer, folded: bool) -> None:
+        """Its hosts forget it for a while, so what it shares may leave the devices; or have it again."""
+        view.folded = folded
+        self._state.observe(ViewFolded(view.id, folded))
+        for source in view.sources:
+            self.pin_for_view(self._buffers[source], by=-1 if folded else 1)
 
     def let_go_of(self, source: int, client: int, name: int, pinned: bool, last_seq: int = -1) -> None:
         """A view does not hold it any more."""
@@ -383,8 +440,8 @@ class BufferRefs(ControllerModule):
         self._state.see_let_go(source, _holder(client, name))
         self.dropped(source)
 
-    def view_made(self, ident: int, sources: tuple[int, ...]) -> None:
-        self._buffers[ident].sources = sources
+    def view_made(self, ident: int, sources: tuple[int, ...], shards: tuple[int | Range, ...]) -> None:
+        self._buffers[ident].sources, self._buffers[ident].shards = sources, shards
         for source in sources:
             self._table.views_of.setdefault(source, {})[ident] = None
 
@@ -401,13 +458,13 @@ class BufferRefs(ControllerModule):
         """No reference to it is left, and its hosts have been told. What it shares may be free behind its last use."""
         for source in view.sources:
             drop(self._table.views_of, source, view.id)
-            self.let_go_of(source, view.client, view.name, True, view.last_seq)
+            self.let_go_of(source, view.client, view.name, not view.folded, view.last_seq)
 
     # --- nobody holds it -------------------------------------------------------------------------------------
 
     def _free(self, gone: list[Buffer]) -> None:
         for buffer in gone:
-            kept = buffer.on_device or buffer.on_host
+            kept = (buffer.on_device or buffer.on_host) and not buffer.folded
             if buffer.copying or buffer.on_host:
                 self._spill.drop(buffer)
             elif buffer.on_device:

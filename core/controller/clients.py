@@ -25,6 +25,7 @@ from .puts import Puts
 from .records import ClientRecord, ProgramRecord
 from .recovery import Recovery
 from .registrations import Registrations
+from .relocation import Relocation
 from .runs import Runs
 from .state import ControllerModule, State
 from .trace_rows import Tracing
@@ -55,6 +56,7 @@ class Clients(ControllerModule):
     _recovery: Recovery
     _refs: BufferRefs
     _registrations: Registrations
+    _relocation: Relocation
     _resources: Resources
     _runs: Runs
     _tracing: Tracing | None
@@ -203,6 +205,7 @@ class Clients(ControllerModule):
         session.peer = -1
         for run in sorted(session.runs.values(), key=lambda run: -run.id):
             self._outcomes.fail(run, blame, now)
+        self._relocation.client_gone(session, now)
         self._views.client_gone(session)
         self._puts.client_gone(session)
         for _, named in sorted(session.names.items()):

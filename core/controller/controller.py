@@ -70,7 +70,7 @@ class Controller:
         self.dispatch, self.completion, self.views = made.dispatch, made.completion, made.views
         self.runs, self.failures, self.recovery = made.runs, made.failures, made.recovery
         self.membership, self.clients, self.stalls = made.membership, made.clients, made.stalls
-        self.policy_news = made.policy_news
+        self.policy_news, self.relocation, self.drains = made.policy_news, made.relocation, made.drains
         self.reshape, self.standing = made.membership.reshape, made.membership.standing  # for a simulator
         self._agenda = self._make_agenda()
         self._begun = False
@@ -88,6 +88,8 @@ class Controller:
             p.Wakeup: lambda event, now: self.watch.wakeup(now),
             p.HostRefused: self._host_refused,
             p.HostAccepted: self._host_taken,
+            p.OperateSlices: self._operate_slices,
+            p.OperateHost: self._operate_host,
             p.WorldUp: lambda event, now: self.membership.world_up(event.island, event.epoch, now),
             p.WorldFailed: lambda event, now: self.membership.world_failed(
                 event.island, event.epoch, str(event.blame), now
@@ -160,7 +162,7 @@ class Controller:
 
     def _work(self, now: int) -> None:
         """Until nothing more can move. Each of these may make work for the others."""
-        state, admission, ledger = self.state, self.admission, self.ledger
+        state, admission, ledger, relocation = self.state, self.admission, self.ledger, self.relocation
         while True:
             for news, act in self._agenda:
                 if news:
@@ -179,6 +181,8 @@ class Controller:
                     )
                     or (any(map(LIVE, state.islands)) and self.dispatch.pump(now))
                     or (state.changing and self.membership.settle(now))
+                    or ((relocation.under_way or relocation.resting) and relocation.work(now))
+                    or (self.drains.under_way and self.drains.work(now))
                 ):
                     break
         if self.compilation.stale or self.lowerings.dropped:
@@ -196,6 +200,20 @@ class Controller:
     def _host_taken(self, event: p.HostAccepted, now: int) -> None:
         if self.resources.refusals.taken(event.name):
             self.runs.renew_reasons()
+
+    # --- what an operator asks for -------------------------------------------------------------------------------
+
+    def _operate_slices(self, event: p.OperateSlices, now: int) -> None:
+        self.outbox.effect(p.OperatorAnswer(self.relocation.operate(event, now)))
+
+    def _operate_host(self, event: p.OperateHost, now: int) -> None:
+        if not 0 <= event.host < self.cluster.hosts:
+            wrong = f"there is no host {event.host}"
+        elif event.action == "drain":
+            wrong = self.drains.drain(event.host, event.patience, now)
+        else:
+            wrong = self.drains.cordon(event.host, event.action == "cordon", now)
+        self.outbox.effect(p.OperatorAnswer(wrong))
 
     # --- peers ---------------------------------------------------------------------------------------------------
 
@@ -380,7 +398,8 @@ class Controller:
             for buffer in (*mine, *run.own.values()):
                 held[buffer] = held.get(buffer, 0) + 1
         for record in self.buffers:
-            others = record.aliases + record.transfers + record.views  # holds that are no run's
+            copy = getattr(record.owner, "copies", None) is not None
+            others = record.aliases + record.transfers + record.views + copy  # holds that are no run's
             yield f"references of buffer {record.id}", record.holds, held.get(record.id, 0) + others
         yield from self.policy_news.audit()
 

@@ -42,6 +42,9 @@ REMEDY = (
 )
 
 
+DRAINED = "it was drained, and its cordon has not been lifted since"
+
+
 class Membership(ControllerModule):
     _state: State
     _failures: Failures
@@ -77,6 +80,8 @@ class Membership(ControllerModule):
         if join.incarnation <= island.dismissed.get(join.host, -1):
             # It was cut off and has not heard that it was given up: what it still has belongs to nobody.
             return self._turn_away(peer, join, f"incarnation {join.incarnation} was given up")
+        if join.host in self._state.drained:
+            return self._turn_away(peer, join, DRAINED)
         wrong = self._recovery.nonsense(join)
         if wrong:
             return f"host {join.host} {wrong}"
@@ -114,7 +119,7 @@ class Membership(ControllerModule):
 
     def _turn_away(self, peer: int, join: Join, reason: str) -> str | None:
         """It is to begin anew. To have stood still is no breach of the protocol; to join where it has joined is one."""
-        self._outbox.effect(Send((peer,), Dismiss(join.host, reason)))
+        self._outbox.effect(Send((peer,), Dismiss(join.host, reason, join.host in self._state.drained)))
         text = f"host {join.host}: {reason}"
         if peer in self._state.host_peers:
             return text
@@ -187,7 +192,7 @@ class Membership(ControllerModule):
         peer = island.peers.pop(host, None)
         if peer is not None and self._state.host_peers.pop(peer, None) is not None:
             self._state.dismissed[peer] = host
-            self._outbox.effect(Send((peer,), Dismiss(host, reason)))
+            self._outbox.effect(Send((peer,), Dismiss(host, reason, host in self._state.drained)))
 
     def broken(self, island: IslandState, now: int) -> None:
         """A member, a device or a launch is lost: this epoch ends."""

@@ -15,12 +15,14 @@ from ..model import Atoms
 from ..record import OrderHash, Trace
 from ..slices import Resources
 from .admission import Admission
+from .array_copies import ArrayCopies
 from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .clients import Clients
 from .compilation import Compilation
 from .completion import Completion
 from .dispatch import Dispatch
+from .drains import Drains
 from .failures import Failures
 from .gets import Gets
 from .in_flight import InFlightTable
@@ -31,6 +33,7 @@ from .policy_news import PolicyNews
 from .puts import Puts
 from .recovery import Recovery
 from .registrations import Registrations
+from .relocation import Relocation
 from .results import Results
 from .run_waits import RunWaits
 from .runs import Runs
@@ -76,6 +79,9 @@ class Modules:
         self.failures = self._make(Failures)
         self.recovery = self._make(Recovery)
         self.membership = self._make(Membership)
+        self.copies = self._make(ArrayCopies)
+        self.relocation = self._make(Relocation)
+        self.drains = self._make(Drains)
         self.clients = self._make(Clients)
         self.stalls = self._make(Stalls)
         self.policy_news = self._make(PolicyNews)

@@ -48,6 +48,13 @@ class Abandoned(Observation, frozen=True):
     seq: int
 
 
+class ViewFolded(Observation, frozen=True):
+    """Hosts have been told to forget a view that is still held; or, once more, to make it."""
+
+    buffer: int
+    folded: bool
+
+
 class BufferHeld(Observation, frozen=True):
     """The buffer has one more reference."""
 

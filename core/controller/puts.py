@@ -141,7 +141,8 @@ class Puts(ControllerModule):
         resources, refs = self._resources, self._refs
         for named, (number, call) in reversed(self._lines.copy().items()):
             session, old = named.session.number, refs.layout(named.buffer).place
-            if resources.place(session, call.slice.name) == old:
+            held = resources.is_held(session, call.slice.of or call.slice.name)
+            if resources.place(session, call.slice.name) == old and not held:
                 continue
             if not resources.knows(session, call.slice.name) and all(map(resources.usable, old.devices())):
                 continue  # the client has released the slice, and the devices are there

@@ -84,13 +84,14 @@ class BufferName(msgspec.Struct, eq=False):
     gets: list[WaitingGet] = []  # asked for before it was ready
     count: int = 1
     behind: BufferName | None = None
+    copies: BufferName | None = None  # its buffer is a copy of this one's, elsewhere, and will take its place
 
     def part(self, at: int) -> BufferName:
         """Keep the first `at` names of several; return what holds the others. Their buffers are cut by the caller."""
         rest = self.behind = BufferName(
             self.session, self.name + at, self.buffer + at if self.buffer >= 0 else -1, ready=self.ready,
             released=self.released, blame=self.blame, readers=self.readers.copy(), count=self.count - at,
-            behind=self.behind,
+            behind=self.behind, copies=self.copies,
         )  # fmt: skip
         self.count = at
         names = self.session.names
@@ -142,6 +143,7 @@ class ProgramRecord(msgspec.Struct, eq=False):
     edges: tuple[int, ...] = ()  # arguments of which just one of itself and the one before it is donated
     blame: Blame | None = None  # why it can never run here
 
+    pinned: bool = False  # it is the controller's own, and is bound to these places for good
     bound_at: int = -1  # `Resources.version` when its slices were bound to ...
     places: tuple[Place, ...] = ()
     homes: tuple[Layout, ...] = ()  # where literals lie, by argument

@@ -59,7 +59,8 @@ class Recovery(ControllerModule):
     _watch: Watchdog
     under_way: bool = False
     _claims: dict[int, Claim] = {}  # by buffer
-    _owned: dict[int, dict[int, Claim]] = {}  # by client, and its name for the buffer
+    # By client, and its name for the buffer; two while its arrays are being copied elsewhere
+    _owned: dict[int, dict[int, list[Claim]]] = {}
     _opened: set[int] = set()  # clients that have said what they hold
     _early: deque[tuple[int, msgspec.Struct]] = msgspec.field(default_factory=deque)  # what clients said meanwhile
 
@@ -97,7 +98,7 @@ class Recovery(ControllerModule):
             claim.sources.update(dict.fromkeys(held.sources))
             if held.client and owner not in claim.owners:
                 claim.owners.append(owner)
-                self._owned.setdefault(held.client, {}).setdefault(held.name, claim)
+                self._owned.setdefault(held.client, {}).setdefault(held.name, []).append(claim)
 
     def island_formed(self, now: int) -> None:
         if self.under_way and all(island.formed == island.epoch for island in self._state.islands):
@@ -147,9 +148,9 @@ class Recovery(ControllerModule):
         freed, cut_short = (_apart(why, "freed"), _apart(why, "cut short")) if why else (LOST, CUT_SHORT)
         lost: list[int] = []
         owned = self._owned.get(opening.client, {})
-        for name in sorted(opening.held, key=lambda name: name in owned and bool(owned[name].sources)):
+        for name in sorted(opening.held, key=lambda name: name in owned and bool(owned[name][0].sources)):
             named = session.enter(BufferName(session, name))
-            if name not in owned or not self._give(named, owned[name]):
+            if not any(self._give(named, claim) for claim in owned.get(name, ())):
                 named.spoil(freed)
                 lost.append(name)
         lost.sort()
@@ -162,7 +163,7 @@ class Recovery(ControllerModule):
             session.ran(run)
             self._outbox.note(session.peer, Ended(run, cut_short))
         self._opened.add(opening.client)
-        self._free_unwanted(list(owned.values()))
+        self._free_unwanted([claim for claims in owned.values() for claim in claims])
 
     def _give(self, named: BufferName, claim: Claim) -> bool:
         """Its own again, if all its hosts have it; a second name for one buffer becomes an alias. A view holds all that

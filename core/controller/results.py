@@ -65,6 +65,9 @@ class Results(ControllerModule):
                     kept.append((slot, session.number, named.name))
                 else:
                     together.append((slot, session.number, named.name, named.count))
+            if named.copies is not None:  # hosts know it by all names that it will have
+                others = [each for each in named.copies.others if not each.released]
+                kept += [(slot, each.session.number, each.name) for each in others]
             source = run.sources[row.arg] if row.arg in held else first.setdefault(slot, named)
             if source is not named and type(source) is BufferName:
                 if named.wanted or named.readers or named in self._table.by_name:

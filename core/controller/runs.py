@@ -10,6 +10,8 @@ The functions that matter: `submit`, `advance`, `slice_changed`, `lower_again`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ..compile import Lowerings, home
@@ -37,6 +39,7 @@ from .views import Views
 from .watch import Watchdog
 
 S = 1_000_000_000
+NOBODYS = Submit(0, 0, (), ())  # the call of a run of the controller's own
 
 
 class Runs(ControllerModule):
@@ -87,6 +90,23 @@ class Runs(ControllerModule):
             self._names.enter(session, run)
         self.advance(run, now)
         return None
+
+    def own(
+        self, program: ProgramRecord, places: tuple[Place, ...], sources: dict[int, BufferName | bytes],
+        width: dict[int, int], now: int,
+    ) -> RunRecord:  # fmt: skip
+        """A run that no client has asked for. It is still to be given names for its results, and to be advanced."""
+        program.places = places
+        self._count += 1
+        state, session = self._state, program.session
+        run = RunRecord(
+            state.base + self._count, program, session, NOBODYS, now, sources, width, len(sources), since=now
+        )
+        state.runs[run.id] = run
+        if self._tracing is not None:
+            self._tracing.trace.submitted(run.id, session.number, NOBODYS.run, program.ir.name, now)
+        self._read(run)
+        return run
 
     def _read(self, run: RunRecord) -> None:
         """Count the run among the readers of its arguments, and take from its client those that it donates."""
@@ -153,6 +173,12 @@ class Runs(ControllerModule):
     def _bind(self, run: RunRecord) -> bool:
         """False: it waits for one of its slices, or has failed because that is down."""
         program, places = run.program, list[Place]()
+        if program.pinned:
+            program.bound_at = self._resources.version
+            if all(self._resources.usable(device) for place in program.places for device in place.devices()):
+                return True
+            self._outcomes.fail(run, Blame("host-lost", "devices were lost where it was to be copied"), self._state.now)
+            return False
         for spec in program.ir.slices:
             found = self._resources.bind(run.session.number, spec)
             if isinstance(found, MustWait) and found.fails:
@@ -185,6 +211,10 @@ class Runs(ControllerModule):
                 self._wait(run, f"buffer {source.name}, which has no place yet")
                 return None
             buffer = buffers[source.buffer]
+            if self._state.asleep and not program.pinned:
+                if (run.session.number, buffer.layout.place) in self._state.asleep:
+                    self._wait(run, f"buffer {source.name}, which is suspended")
+                    return None
             if buffer.layouts:
                 layouts.append(buffer.layouts)
             else:
@@ -283,12 +313,15 @@ class Runs(ControllerModule):
             self.advance(run, now)
         self._puts.slice_bound(session, name, now)
 
-    def lower_again(self, now: int) -> None:
-        """The device map has changed: what has not started is lowered anew, readers taken back before makers."""
+    def lower_again(self, now: int, change: Callable[[], None] | None = None) -> None:
+        """The device map has changed: what has not started is lowered anew, readers taken back before makers. What is
+        to `change` while nothing is lowered does so then."""
         waiting = [run for run in self._state.runs.values() if run.state in ("planned", "compiled")]
         for run in reversed(waiting):
             self._take_back(run)
         self._puts.take_back()
+        if change is not None:
+            change()
         self._puts.bind_again(now)
         for run in waiting:
             self.advance(run, now)

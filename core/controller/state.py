@@ -147,6 +147,9 @@ class State:
         self.readers: dict[int, list[tuple[RunRecord, int]]] = {}  # buffer -> steps under way that read it
         # run -> by seq, what has ended for another's failure
         self.unexplained: dict[int, dict[int, InFlight]] = {}
+        self.drained: dict[int, None] = {}  # hosts that are not to come back until their cordon is lifted; `drains`
+        # places of clients' arrays that are to stay in host memory: (client, place); `relocation`
+        self.asleep: dict[tuple[int, Place], None] = {}
         self.stalls_ever = 0  # waits that have outlasted their soft bound
         # the agenda: what is to be done before the turn ends
         self.overdue: deque[InFlight] = deque()  # they have outlasted their hard bound

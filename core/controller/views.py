@@ -16,8 +16,23 @@ The functions that matter: `view`, `advance`, `_checked`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import msgspec
+
 from ..memory import Buffer, Buffers
-from ..model import Atoms, Impossible, Layout, ProgramError, Shards, laid_out, ranges, validate_put, virtual_index
+from ..model import (
+    Atoms,
+    Impossible,
+    Layout,
+    Place,
+    ProgramError,
+    Shards,
+    laid_out,
+    ranges,
+    validate_put,
+    virtual_index,
+)
 from ..protocol import Blame, View, ViewStep
 from ..slices import MustWait, Resources
 from .admission import Admission
@@ -95,17 +110,8 @@ class Views(ControllerModule):
         if view.named not in self._table.waiting or len(view.held) < len(view.sources):
             return
         records = {name: self._buffers.all[buffer] for name, buffer in view.held.items()}
-        for record in records.values():
-            if record.promise:
-                return
-        if not view.pins:
-            view.pins = True
-            for record in records.values():
-                self._refs.pin_for_view(record)
-        for name, record in records.items():
-            if record.state in AWAY:
-                self._admission.bring_back(view.sources[name], self._state.now)
-                return
+        if not self._are_there(view, records):
+            return
         named = view.named
         if named.released and not named.readers and not named.gets and named not in self._table.by_name:
             self._table.forget(view)  # nobody wants it any more
@@ -120,14 +126,32 @@ class Views(ControllerModule):
         else:
             self._order(view, layout)
 
+    def _are_there(self, view: WaitingView, records: dict[int, Buffer]) -> bool:
+        """Whether all that it is to share is on the devices, to stay there."""
+        spec = view.call.slice
+        if self._resources.is_held(view.named.session.number, spec.of or spec.name):
+            return False
+        if any(record.promise for record in records.values()):
+            return False
+        if not view.pins:
+            view.pins = True
+            for record in records.values():
+                self._refs.pin_for_view(record)
+        for name, record in records.items():
+            if record.state in AWAY:
+                self._admission.bring_back(view.sources[name], self._state.now)
+                return False
+        return True
+
     def _order(self, view: WaitingView, layout: Layout) -> None:
         named, state = view.named, self._state
         ident = state.next_buffer
         state.next_buffer += 1
         hosts, key = state.hosts_of(layout.place), self._atoms.intern(layout.place)
         buffers = ranges.folded([view.held[name] for name, _ in view.call.shards])
-        step = ViewStep(ident, hosts, layout, buffers, named.session.number, named.name)
-        self._outbox.step(layout.place.island, step, hosts)
+        self._outbox.step(
+            layout.place.island, ViewStep(ident, hosts, layout, buffers, named.session.number, named.name), hosts
+        )
         self._table.forget(view)
         self._refs.promise(named, ident, ResultRow(0, -1, -1, layout, 0, key, hosts, exact=True))
         held = list(view.held.values())
@@ -136,7 +160,7 @@ class Views(ControllerModule):
             held.remove(source)
         for source in held:  # it has two names, and was held by both
             self._refs.let_go_of(source, named.session.number, named.name, view.pins)
-        self._refs.view_made(ident, sources)
+        self._refs.view_made(ident, sources, buffers)
         unsettled = {source for source in sources if self._buffers[source].state == "promised"}
         self._table.unsettled[ident] = unsettled
         for source in unsettled:
@@ -145,6 +169,47 @@ class Views(ControllerModule):
         self.work()
         if not unsettled:
             self._outcomes.settle_view(ident, None)
+
+    # --- a slice's arrays go elsewhere ---------------------------------------------------------------------------
+
+    def wait_again(self, session: ClientRecord) -> None:
+        """What waits for sources of this client does not keep these on the devices any more; until it is asked anew."""
+        for view in self.waiting_of(session):
+            if view.pins:
+                view.pins = False
+                for buffer in view.held.values():
+                    self._refs.pin_for_view(self._buffers[buffer], by=-1)
+
+    def waiting_of(self, session: ClientRecord) -> list[WaitingView]:
+        return [view for view in self._table.waiting.values() if view.named.session is session]
+
+    def fold(self, view: Buffer) -> None:
+        """What it shares is to leave the devices for a while: its hosts forget the view, and are told of it again."""
+        self._refs.free_on_hosts(view.id, view.layout, view.hosts)
+        self._refs.folded(view, True)
+
+    def unfold(self, view: Buffer) -> None:
+        """All that it shares is on the devices again."""
+        self._refs.folded(view, False)
+        self._tell(view)
+
+    def again(self, view: Buffer, place: Place, copied: Mapping[int, int]) -> BufferName:
+        """The same view of copies, elsewhere. `copied`: source -> its copy. Returns what is to take its name."""
+        named, state = view.owner, self._state
+        layout = msgspec.structs.replace(view.layout, place=place)
+        ident = state.next_buffer
+        state.next_buffer += 1
+        hosts, key = state.hosts_of(place), self._atoms.intern(place)
+        new = BufferName(named.session, named.name, released=named.released, copies=named)
+        self._refs.promise(new, ident, ResultRow(0, -1, -1, layout, 0, key, hosts, exact=True))
+        shards = ranges.folded([copied[source] for source in ranges.each(view.shards)])
+        self._refs.share(self._buffers[ident], tuple(copied[source] for source in view.sources), shards)
+        self._tell(self._buffers[ident])
+        return new
+
+    def _tell(self, view: Buffer) -> None:
+        step = ViewStep(view.id, view.hosts, view.layout, view.shards, view.client, view.name)
+        self._outbox.step(view.layout.place.island, step, view.hosts)
 
     # --- where it lies -------------------------------------------------------------------------------------------
 
@@ -179,7 +244,7 @@ class Views(ControllerModule):
         return layout
 
     def client_gone(self, session: ClientRecord) -> None:
-        for view in [view for view in self._table.waiting.values() if view.named.session is session]:
+        for view in self.waiting_of(session):
             self._outcomes.fail_view(view, Blame("client-lost", f"client {session.name!r} is gone"))
 
 

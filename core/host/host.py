@@ -207,7 +207,7 @@ class Host:
     def _dismiss(self, peer: int, message: p.Dismiss, now: int) -> None:
         if peer == p.CONTROLLER:
             self._stopped = True
-            self._said.append(p.Stop(message.reason))
+            self._said.append(p.Stop(message.reason, message.for_good))
 
     def _data(self, peer: int, message: Any, now: int) -> None:
         self._to_transfer(p.MessageReceived(p.end_of(peer), message), now)

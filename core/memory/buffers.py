@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..model import Illegal, Layout, RangeTable, Spans
+from ..model import Illegal, Layout, Range, RangeTable, Spans
 from ..protocol import Blame
 
 State = Literal["promised", "ready", "spilling", "spilled", "restoring", "poisoned"]
@@ -79,6 +79,8 @@ class Buffer(msgspec.Struct, eq=False):
     last_used: int = 0  # a count of uses of all buffers, to find the least recently used one; of the first
 
     sources: tuple[int, ...] = ()  # of a view: the buffers whose memory it shares; it has none of its own
+    shards: tuple[int | Range, ...] = ()  # of a view, for the controller: by device, the one that it shares there
+    folded: bool = False  # of a view: its hosts have been told to forget it for a while
     views: int = 0  # of these holds, those of views of it; for the controller
     shared: int = 0  # how many of them share its memory, which therefore stays on the devices
 
@@ -330,6 +332,12 @@ class Buffers:
         if not buffer.taken:
             raise Illegal(f"buffer {ident} was not consumed")
         buffer.taken, buffer.on_device = False, buffer.made
+
+    def hand_over(self, old: int, new: int) -> None:
+        """The client's handle is on `new` from now on."""
+        source, copy = self.all[old], self.all[new]
+        source.handle, copy.handle = False, True
+        self._names[source.client][source.name] = new
 
     def client_gone(self, client: int) -> list[Buffer]:
         """Drop all handles of a client, in the order of its names. Runs and transfers keep theirs until they end.

@@ -92,7 +92,7 @@ class Spill:
             if not lacking:
                 break
             if self.is_idle(buffer) and buffer.id not in keep and self._helps(lacking, buffer):
-                if self._host.fits(self._devices(buffer), buffer.nbytes):
+                if self.fits(buffer):
                     self._host.add(self._devices(buffer), buffer.nbytes)
                     self._relieve(lacking, buffer)
                     chosen.append(buffer)
@@ -103,6 +103,10 @@ class Spill:
     def is_idle(self, buffer: Buffer) -> bool:
         at_rest = buffer.state == "ready" and buffer.on_device and not buffer.users
         return at_rest and not buffer.shared and not buffer.sources
+
+    def fits(self, buffer: Buffer) -> bool:
+        """Whether there is host memory for it."""
+        return self._host.fits(self._devices(buffer), buffer.nbytes)
 
     def _helps(self, lacking: Mapping[int, int], buffer: Buffer) -> bool:
         return any(atom in lacking for atom in self._atoms.of(buffer.key))

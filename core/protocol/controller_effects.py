@@ -5,6 +5,8 @@ Start with `effects`, which has the words. Neighbours: `core.controller`; the dr
 
 from __future__ import annotations
 
+from typing import Literal
+
 from .effect_base import Command, Event
 from .wire import Blame
 
@@ -52,6 +54,33 @@ class HostAccepted(Event, frozen=True):
     """The driver has accepted the process of this name as a host: it will join."""
 
     name: str
+
+
+# --- an operator -> the controller ------------------------------------------------------------------------------
+
+
+class OperateSlices(Event, frozen=True):
+    """Move slices of a client to other devices, or suspend or resume them. Answer: OperatorAnswer."""
+
+    client: int
+    action: Literal["move", "suspend", "resume"]
+    slice: str = ""  # "": all that it has
+    away: tuple[tuple[int, int], ...] = ()  # of a move: not to these hosts (spans)
+    island: int = -1  # of a move: to this island; -1: to any
+
+
+class OperateHost(Event, frozen=True):
+    """Give a host no new slices; or empty it, and let it leave; or do neither any more. Answer: OperatorAnswer."""
+
+    host: int
+    action: Literal["cordon", "uncordon", "drain"]
+    patience: int = 0  # of a drain: nanoseconds after which the host leaves, whatever is left on it; 0: any time
+
+
+class OperatorAnswer(Command, frozen=True):
+    """What was asked for last has begun; or why it has not."""
+
+    wrong: str
 
 
 class PolicyReplaced(Command, frozen=True):

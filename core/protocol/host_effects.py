@@ -180,6 +180,7 @@ class Stop(Command, frozen=True):
     """The host was dismissed: free everything, and start again under another incarnation or exit."""
 
     reason: str
+    for_good: bool = False  # the process is to end
 
 
 # --- executor <-> the transfer machine of its host ------------------------------------------------------------------

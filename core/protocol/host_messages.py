@@ -179,6 +179,7 @@ class Dismiss(Wire, frozen=True, tag="dismiss"):
 
     host: int
     reason: str
+    for_good: bool = False  # it is not to join again by itself
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -14,3 +14,4 @@ from . import grids
 from .placing import fits
 from .refusals import Refusal
 from .resources import BoundSlice, MustWait, Resources
+from .subslices import part

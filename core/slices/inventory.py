@@ -30,6 +30,7 @@ class Inventory:
         self.alive = bytearray(island.devices)  # 1 if its host is up and it works
         self.load = [0] * island.devices  # number of slices on it
         self.held = bytearray(island.devices)  # 1 if an exclusive slice has it
+        self.cordoned: set[int] = set()  # hosts that get no new slices, and keep those that they have
 
     def turn(self, host: int, event: str) -> None:
         at = host - self.island.base_host
@@ -55,20 +56,27 @@ class Inventory:
         if exclusive:
             self._mark(self.held, device_spans(place), int(by > 0))
 
-    def usable(self, exclusive: bool, barred: Sequence[Place], all_spares: bool, anyway: bool) -> Sequence[int]:
+    def usable(self, exclusive: bool, barred: Sequence[Spans], all_spares: bool, anyway: bool) -> Sequence[int]:
         """Return, for each device, whether a new slice may have it.
 
-        `barred` are places that it must avoid. With `anyway` it may also have devices that other slices have now.
+        `barred` are devices that it must avoid. With `anyway` it may also have devices that other slices have now.
         """
         found = bytearray(self.alive)
-        for host in self._unused_spares(all_spares):
+        for host in (*self._unused_spares(all_spares), *self.cordoned):
             self._mark(found, self.island.devices_of(host), 0)
-        for place in barred:
-            self._mark(found, device_spans(place), 0)
-        if anyway:
-            return found
+        for devices in barred:
+            self._mark(found, devices, 0)
+        return found if anyway else self._untaken(found, exclusive)
+
+    def _untaken(self, found: bytearray, exclusive: bool) -> Sequence[int]:
         taken: Sequence[int] = self.load if exclusive else self.held
         return bytes(map(gt, found, taken))
+
+    def takes_back(self, place: Place, exclusive: bool, anyway: bool) -> bool:
+        """Whether a slice that left these devices for a while may have them again. A cordon does not keep it away."""
+        usable = self.alive if anyway else self._untaken(self.alive, exclusive)
+        base = self.island.base_device
+        return all(all(usable[low - base : high - base]) for low, high in device_spans(place))
 
     def offers(self, place: Place, all_spares: bool) -> bool:
         """Whether a slice may have this whole place once other slices have released it."""
@@ -106,10 +114,11 @@ class Inventory:
         return spares[self._hosts_to_replace() :]
 
     def _hosts_to_replace(self) -> int:
-        """Return the number of regular hosts that have joined and are now lost, draining, or without a device."""
-        devices_per_host = self.island.devices_per_host
+        """Return the number of regular hosts that have joined and are now lost, leaving, or without a device."""
+        devices_per_host, first = self.island.devices_per_host, self.island.base_host
         return sum(
             state in ("lost", "draining")
+            or (state == "up" and first + at in self.cordoned)
             or (state == "up" and not all(self.alive[at * devices_per_host : (at + 1) * devices_per_host]))
             for at, state in enumerate(self.states[: self.island.regular])
         )

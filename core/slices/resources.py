@@ -6,6 +6,10 @@ not share it. A claim is kept as long as its devices work, so a slice waits only
 is decided in the order of tickets, which slices get when they are first bound, so the same calls give the same places.
 A sub-slice (`subslices`) is bound, waits and moves with the slice that it is a part of.
 
+A slice may be *held*: what needs it waits, though it has devices. While its arrays are copied elsewhere it has both
+places (`aim`, `arrived`). While they are in host memory it is *parked*: others may have its devices, and it gets the
+same ones back (`park`, `unpark`).
+
 No other module may remember a physical device: it must ask again after every remapping.
 """
 
@@ -13,7 +17,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..model import Cluster, Impossible, Place, SliceSpec, device_spans, spans
+from ..model import Cluster, Impossible, Place, SliceSpec, Spans, device_spans, spans
 from .inventory import Inventory
 from .placing import Free, choose
 from .refusal_texts import refuse, some, wish
@@ -51,6 +55,10 @@ class Binding(msgspec.Struct, frozen=True):
     claim: Place | None = None  # while it waits: the place that it will take, if there are enough devices
     reason: str = ""
     home: int = -1  # the island that it had to leave, if it waits for a new place
+    held: str = ""  # why what needs it has to wait, though it has a place
+    target: Place | None = None  # where its arrays are being copied to; it has both places then
+    parked: bool = False  # it does not need the devices of its place now
+    back: Place | None = None  # while it waits after that: the only place that it may have
 
     @property
     def key(self) -> Key:
@@ -81,6 +89,14 @@ class Resources:
     def host_lost(self, host: int) -> None:
         self._inventory_of_host(host).turn(host, "lost")
 
+    def cordon(self, host: int, on: bool) -> None:
+        """Bind no new slices to this host; those that it has stay. Or do so again."""
+        cordoned = self._inventory_of_host(host).cordoned
+        (cordoned.add if on else cordoned.discard)(host)
+
+    def is_cordoned(self, host: int) -> bool:
+        return host in self._inventory_of_host(host).cordoned
+
     def device_lost(self, device: int) -> None:
         self._inventories[self.cluster.island_of_device(device).index].lose_device(device)
 
@@ -108,7 +124,7 @@ class Resources:
             known = self._bind_or_wait(known)
         else:
             self._refuse_another(session, spec, known.spec)
-        return BoundSlice(known.place) if known.place else _unbound(known, known.reason)
+        return _answer(known, known.reason)
 
     def _bind_part(self, session: int, spec: SliceSpec) -> BoundSlice | MustWait:
         known = self._parts.get(session, spec.name)
@@ -125,9 +141,9 @@ class Resources:
 
     @staticmethod
     def _part_of(parent: Binding, spec: SliceSpec) -> BoundSlice | MustWait:
-        if parent.place:
+        if parent.place and not parent.held:
             return BoundSlice(part(parent.place, spec.picks))
-        return _unbound(parent, _reason_of_part(parent))
+        return _answer(parent, _reason_of_part(parent))
 
     @staticmethod
     def _refuse_another(session: int, spec: SliceSpec, known: SliceSpec | None) -> None:
@@ -150,7 +166,7 @@ class Resources:
     def lacks_hosts(self, session: int, name: str) -> bool:
         """Whether this slice waits because too few hosts are up, not only because other slices have the devices."""
         known = self._placed(session, name)
-        return known is not None and known.place is None and known.claim is None
+        return known is not None and known.place is None and known.claim is None and not known.held
 
     def place(self, session: int, name: str) -> Place | None:
         known, spec = self._placed(session, name), self._parts.get(session, name)
@@ -190,7 +206,7 @@ class Resources:
         found = []
         for key in list(self._waiting):
             now = self._bind_or_wait(self._bindings[key])
-            if now.place:
+            if now.place and not now.held:
                 found.append((*key, BoundSlice(now.place)))
                 found += [(key[0], spec.name, BoundSlice(part(now.place, spec.picks))) for spec in self._parts.of(*key)]
         return found
@@ -216,13 +232,16 @@ class Resources:
         other islands. Sub-slices move with their parents.
         """
         gone = self._inventories[island].gone()
+        for binding in [b for b in self._bindings.values() if gone and (b.target or b.back)]:
+            self._give_up_lost(binding, gone)
         moving = [b for b in self._bindings.values() if b.place and b.place.island == island]
         moving = [b for b in moving if b.place and spans.overlap(device_spans(b.place), gone)] if gone else []
         for binding in moving:
             self._unbind(binding)
         moved = []
         for binding in moving:
-            old, rest = binding.place, msgspec.structs.replace(binding, place=None, home=island)
+            old = binding.place
+            rest = msgspec.structs.replace(binding, place=None, home=island, target=None, parked=False)
             now = self._bind_or_wait(rest)
             if old:
                 moved.append(Moved(*binding.key, old, now.place or _unbound(now, now.reason)))
@@ -230,6 +249,14 @@ class Resources:
         order = sorted(self._waiting, key=lambda key: self._bindings[key].ticket)
         self._waiting = dict.fromkeys(order)
         return moved
+
+    def _give_up_lost(self, binding: Binding, gone: Spans) -> None:
+        """Where it was to go, or to come back to, a device is lost."""
+        if binding.target and spans.overlap(device_spans(binding.target), gone):
+            self._put(binding, binding.target, by=-1)
+            self._bindings[binding.key] = msgspec.structs.replace(binding, target=None)
+        elif binding.back and spans.overlap(device_spans(binding.back), gone):
+            self._bindings[binding.key] = msgspec.structs.replace(binding, back=None, claim=None)
 
     def _moved_parts(self, parent: Binding, old: Place) -> list[Moved]:
         found = []
@@ -243,14 +270,96 @@ class Resources:
         """Return the waiting slices in the order in which they will be bound."""
         return tuple(self._bindings[key] for key in self._waiting)
 
+    # --- slices go elsewhere, or rest ---------------------------------------------------------------------------
+
+    def binding(self, session: int, name: str) -> Binding | None:
+        """Of a slice that is no part of another."""
+        return self._bindings.get((session, name))
+
+    def bindings(self) -> tuple[Binding, ...]:
+        return tuple(self._bindings.values())
+
+    def parts(self, session: int, name: str) -> tuple[SliceSpec, ...]:
+        return self._parts.of(session, name)
+
+    def is_held(self, session: int, name: str) -> bool:
+        known = self._bindings.get((session, name))
+        return known is not None and known.held != ""
+
+    def adopt(self, session: int, spec: SliceSpec, place: Place) -> bool:
+        """There are arrays on these devices that belong to no slice any more: from now on they belong to this one, so
+        that they can be moved with it. False: there is one of this name."""
+        key = (session, spec.name)
+        if key in self._bindings:
+            return False
+        self._bindings[key] = binding = Binding(session, spec, self._tickets, place)
+        self._tickets += 1
+        self._put(binding, place)
+        self.version += 1
+        return True
+
+    def hold(self, session: int, name: str, why: str) -> None:
+        """What needs this slice waits from now on; "": it does no longer."""
+        self._bindings[session, name] = msgspec.structs.replace(self._bindings[session, name], held=why)
+        self.version += 1
+
+    def elsewhere(self, session: int, name: str, away: Spans = spans.EMPTY, island: int = -1) -> Place | None:
+        """The best other place for a slice, without these devices, on this island if it is given; None if there is
+        none now."""
+        binding = self._bindings[session, name]
+        old, spec = binding.place, binding.spec
+        assert old is not None
+        if island >= 0:
+            spec = msgspec.structs.replace(spec, island=self.cluster.islands[island].name)
+        if not binding.parked:
+            self._put(binding, old, by=-1)  # it may keep some of its devices
+        found = self._find(msgspec.structs.replace(binding, spec=spec, back=None), anyway=False, away=away)
+        if not binding.parked:
+            self._put(binding, old)
+        return found if found and device_spans(found) != device_spans(old) else None
+
+    def aim(self, session: int, name: str, place: Place) -> None:
+        """Its arrays are to be copied there: nobody else gets these devices meanwhile."""
+        binding = self._bindings[session, name]
+        self._put(binding, place)
+        self._bindings[session, name] = msgspec.structs.replace(binding, target=place)
+
+    def arrived(self, session: int, name: str, moved: bool) -> None:
+        """The copy is over: the slice has its new place alone, or (not `moved`) its old one."""
+        binding = self._bindings[session, name]
+        target = binding.target
+        if target is None:
+            return  # a device was lost there
+        self._put(binding, target, by=-1)
+        if moved:
+            self._unbind(msgspec.structs.replace(binding, target=None))
+            binding = msgspec.structs.replace(binding, place=target, parked=False)
+        self._bindings[session, name] = binding = msgspec.structs.replace(binding, target=None)
+        if binding.place and not binding.parked:
+            self._put(binding, binding.place, by=-1)  # the two may have had devices in common
+            self._put(binding, binding.place)
+        self.version += 1
+
+    def park(self, session: int, name: str) -> None:
+        """None of its arrays is on its devices. Call `retry`, because others may wait for them."""
+        binding = self._bindings[session, name]
+        self._unbind(binding)
+        self._bindings[session, name] = msgspec.structs.replace(binding, parked=True)
+
+    def unpark(self, session: int, name: str) -> bool:
+        """It wants its devices back. False: it waits for them, and `retry` gives it them."""
+        binding = self._bindings[session, name]
+        back = msgspec.structs.replace(binding, parked=False, place=None, back=binding.place)
+        return self._bind_or_wait(back).place is not None
+
     # --- finding a place ------------------------------------------------------------------------------------
 
     def _bind_or_wait(self, binding: Binding) -> Binding:
         """Bind the slice if possible; else let it wait, with an updated claim and reason."""
         place = self._find(binding, anyway=False)
         if place:
-            now = msgspec.structs.replace(binding, place=place, claim=None, reason="", home=-1)
-            self._inventories[place.island].put(place, binding.spec.exclusive)
+            now = msgspec.structs.replace(binding, place=place, claim=None, reason="", home=-1, back=None)
+            self._put(binding, place)
             self._waiting.pop(binding.key, None)
         else:
             claim = self._claim(binding)
@@ -262,8 +371,13 @@ class Resources:
         return now
 
     def _unbind(self, binding: Binding) -> None:
-        if binding.place:
-            self._inventories[binding.place.island].put(binding.place, binding.spec.exclusive, by=-1)
+        if binding.place and not binding.parked:
+            self._put(binding, binding.place, by=-1)
+        if binding.target:
+            self._put(binding, binding.target, by=-1)
+
+    def _put(self, binding: Binding, place: Place, by: int = 1) -> None:
+        self._inventories[place.island].put(place, binding.spec.exclusive, by)
 
     def _claim(self, binding: Binding) -> Place | None:
         """Return the place that the slice should wait for, or None if too few devices are up.
@@ -275,17 +389,25 @@ class Resources:
             return claim
         return self._find(binding, anyway=True) or self._find(binding, anyway=True, ignore_claims=True)
 
-    def _find(self, binding: Binding, anyway: bool, ignore_claims: bool = False) -> Place | None:
-        """Return the best place for the slice.
+    def _find(
+        self, binding: Binding, anyway: bool, ignore_claims: bool = False, away: Spans = spans.EMPTY
+    ) -> Place | None:
+        """Return the best place for the slice, without the devices `away`.
 
         With `anyway` it may be where other slices are now; with `ignore_claims`, where others will be before it.
         """
         spec = binding.spec
         claims = [] if ignore_claims else [b.claim for b in self._claims_ahead(binding) if b.claim]
+        if back := binding.back:
+            there = self._inventories[back.island].takes_back(back, spec.exclusive, anyway)
+            ahead = not anyway and any(self._overlap(claim, back) for claim in claims)
+            return back if there and not ahead else None
         for inventories, all_spares in self._tiers(binding, self._matching(spec)):
             free: list[Free] = []
             for inventory in inventories:
-                barred = [claim for claim in claims if claim.island == inventory.island.index]
+                island = inventory.island
+                barred = [device_spans(claim) for claim in claims if claim.island == island.index]
+                barred.append(spans.meet(away, ((island.base_device, island.base_device + island.devices),)))
                 usable = inventory.usable(spec.exclusive, barred, all_spares, anyway)
                 free.append((inventory.island, usable, inventory.load))
             place = choose(spec, free)
@@ -309,7 +431,7 @@ class Resources:
         releases them, so it must not block the session.
         """
         waiting = [self._bindings[key] for key in self._waiting]
-        own_slices = [b for b in self._bindings.values() if b.place and b.session == binding.session]
+        own_slices = [b for b in self._bindings.values() if b.place and not b.parked and b.session == binding.session]
         return [
             b for b in waiting
             if b.claim and b.ticket < binding.ticket and self._exclusive(b, binding)
@@ -332,7 +454,8 @@ class Resources:
         island = self.cluster.islands[claim.island]
         wanted = device_spans(claim)
         rivals = [other for other in self._bindings.values() if self._exclusive(other, binding)]
-        here = [b for b in rivals if b.place and spans.overlap(device_spans(b.place), wanted)]
+        places = [(b, place) for b in rivals for place in (None if b.parked else b.place, b.target) if place]
+        here = list(dict.fromkeys(b for b, place in places if spans.overlap(device_spans(place), wanted)))
         earlier = self._claims_ahead(binding)
         first = [b for b in earlier if b.claim and spans.overlap(device_spans(b.claim), wanted)]
         text = f"devices {spans.text(wanted[:8])}{', ...' if len(wanted) > 8 else ''} of island {island.name!r}"
@@ -367,6 +490,13 @@ class Resources:
         return self._inventories[self.cluster.island_of_host(host).index]
 
 
+def _answer(binding: Binding, reason: str) -> BoundSlice | MustWait:
+    """Where it is; or, as `reason` says, why it cannot be used."""
+    if binding.held:
+        return MustWait(binding.held)
+    return BoundSlice(binding.place) if binding.place else _unbound(binding, reason)
+
+
 def _unbound(binding: Binding, reason: str) -> MustWait:
     """`reason`: why it, or a part of it, has no place."""
     if binding.spec.absent == "fail" and binding.claim is None:
@@ -375,4 +505,4 @@ def _unbound(binding: Binding, reason: str) -> MustWait:
 
 
 def _reason_of_part(parent: Binding) -> str:
-    return f"is a part of slice {parent.spec.name!r}, which {parent.reason}"
+    return f"is a part of slice {parent.spec.name!r}, which {parent.held or parent.reason}"

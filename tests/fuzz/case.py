@@ -184,6 +184,22 @@ class Restart(Action, frozen=True):
     """The controller is restarted."""
 
 
+class Operate(Action, frozen=True):
+    """An operator has all slices of a client moved, suspended or resumed."""
+
+    of: int  # the client; its own doing is no part of it
+    what: str
+    away: int = -1  # of a move: a host whose devices are not to be had
+
+
+class OperateHost(Action, frozen=True):
+    """An operator cordons or drains a host, or lifts the cordon."""
+
+    host: int
+    what: str
+    patience: int = 0
+
+
 class OldState(Action, frozen=True):
     """The controller is started with a copy of its state that is so many starts old. Then the operator starts it with
     the newest state, or tells it to forget everything."""

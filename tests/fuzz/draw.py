@@ -44,6 +44,7 @@ FRONT = {"parts": 0.6, "meshes": 0.3, "silent": 0.25, "tell": 0.5}  # features o
 ONE_WAY = 25_000_000  # from this seed on, connections are cut in one direction
 RESHARDS = 30_000_000  # from this seed on, programs have nodes that only reshard, several arrays at once
 ABSENT = 30_200_000  # from this seed on, calls that need a slice which is down may fail at once
+OPERATED = 31_000_000  # from this seed on, slices are moved and suspended, and hosts are cordoned and drained
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
 
@@ -65,6 +66,11 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> case.Case:
         has["cut one way"] = rng.random() < 0.5 and "cut one way" not in without
     if seed >= RESHARDS:
         has["reshards"] = "reshards" not in without
+    if seed >= OPERATED:
+        has["operate"] = "operate" not in without
+        for name in ("old state", "cut one way"):  # they would leave little to move
+            has[name] = has[name] and rng.random() < 0.15
+        has["puts"] = has["puts"] or "puts" not in without
     if seed >= ABSENT:
         has["absent"] = rng.random() < 0.6 and "absent" not in without
     return Drawing(rng, seed, has).whole()
@@ -101,9 +107,25 @@ class Drawing:
         self._troubles()
         if self.has.get("cut one way"):
             self._cuts_one_way()
+        if self.has.get("operate"):
+            self._operations(len(setup.people))
         # stable: at one time, in the order drawn
         actions = tuple(sorted(self.actions, key=lambda action: action.at))
         return case.Case(self.seed, setup, tuple(self.programs), actions)
+
+    def _operations(self, people: int) -> None:
+        rng, hosts = self.rng, sum(island["hosts"] for island in self.islands)
+        for _ in range(rng.randint(2, 16)):
+            at = rng.randint(0, self.end)
+            if rng.random() < 0.7:
+                what = rng.choice(("move", "move", "suspend", "resume"))
+                away = rng.randrange(hosts) if rng.random() < 0.5 else -1
+                self.actions.append(case.Operate(at=at, of=rng.randrange(people), what=what, away=away))
+            else:
+                what, patience = rng.choice(("cordon", "drain", "drain", "uncordon")), 0
+                if what == "drain" and rng.random() < 0.4:
+                    patience = rng.randint(1, 100) * case.MS
+                self.actions.append(case.OperateHost(at=at, host=rng.randrange(hosts), what=what, patience=patience))
 
     # --- the set-up ---------------------------------------------------------------------------------------------
 

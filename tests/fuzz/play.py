@@ -15,8 +15,10 @@ from typing import Any
 
 import msgspec
 
+from core.model import spans
 from core.model.errors import Illegal
 from core.model.topology import Cluster
+from core.protocol import effects as e
 from core.transfer import at_once
 from tests.invariants import Checks, CountersAddUp, Violation, everything
 from tests.world.script import Fetch, Handle, RunHandle, Script
@@ -38,7 +40,10 @@ EVENTS = 120_000  # more than any case needs
 PATIENCE = 6 * S  # simulated time in which all must end once all faults have ended
 
 # Actions after which a run may have any of the blames ANY.
-WEATHER = ("StandStill", "CrashHost", "LeaveHost", "LoseDevice", "Cut", "Slow", "CrashClient", "Restart", "OldState")
+WEATHER = (
+    "OperateHost", "StandStill", "CrashHost", "LeaveHost", "LoseDevice", "Cut", "Slow", "CrashClient", "Restart",
+    "OldState",
+)  # fmt: skip
 ANY = {"host-lost", "host-left", "timeout", "restart", "client-lost", "user", "no-memory", "cancelled", "refused",
        "device-lost", "protocol"}  # fmt: skip
 
@@ -130,7 +135,7 @@ class Game:
             c.Cut: self._cut, c.Slow: self._slow, c.BreakGang: self._break_gang,
             c.BreakCode: self._break_code, c.Restart: self._restart, c.StandStill: self._stand_still,
             c.BreakWorld: self._break_world, c.Register: self._register, c.Unregister: self._unregister,
-            c.OldState: self._old_state,
+            c.OldState: self._old_state, c.Operate: self._operate, c.OperateHost: self._operate_host,
         }  # fmt: skip
 
     # --- the whole ------------------------------------------------------------------------------------------------
@@ -350,6 +355,28 @@ class Game:
         if action.who in self.world.actors:
             self.world.stand_still(action.who, action.length)
 
+    def _operate(self, action: c.Operate) -> None:
+        script = self.people[action.of]
+        if script is not None and script.actor.number:
+            away = spans.one(action.away) if action.away >= 0 else spans.EMPTY
+            self.world.controller.feed(e.OperateSlices(script.actor.number, action.what, away=away))
+
+    def _operate_host(self, action: c.OperateHost) -> None:
+        if action.patience:
+            self._note(action)
+        self.world.controller.feed(e.OperateHost(action.host, action.what, action.patience))
+        if action.what == "uncordon":
+            self._return(action.host)
+
+    def _lift(self) -> None:
+        """The operator takes all back, and starts agents again that have ended or will."""
+        self.world.drained_stay_away = False
+        for host in range(self.world.cluster.hosts):
+            if self.world.machine.resources.is_cordoned(host):
+                self.world.controller.feed(e.OperateHost(host, "uncordon"))
+        for number in list(self.world.machine.state.sessions):
+            self.world.controller.feed(e.OperateSlices(number, "resume"))
+
     # --- the end of all faults ------------------------------------------------------------------------------------
 
     def _mend(self) -> None:
@@ -357,6 +384,7 @@ class Game:
         for actor in world.actors.values():
             actor.go_on(timer_first=False)
         self.operator.end()
+        self._lift()
         world.mend_all()
         world.fabric.failures.clear()
         for host in range(world.cluster.hosts):

@@ -13,13 +13,14 @@ Shards = tuple[int, int]  # (host, buffer)
 class BufferChecker(Checker):
     name = "buffers"
     sees = (o.HostLost, o.Launched, o.FinishedSeen, o.BufferMade, o.BufferFreed, o.BufferUsed, o.BufferUnused,
-            o.BufferHeld, o.BufferLetGo, o.BufferLost)  # fmt: skip
+            o.BufferHeld, o.BufferLetGo, o.BufferLost, o.ViewFolded)  # fmt: skip
 
     def __init__(self) -> None:
         # shards that are on a host -> user -> number of its uses
         self._users: dict[Shards, dict[str, int]] = {}
         self._holders: dict[int, dict[str, int]] = {}  # buffer -> holder -> number of its references
         self._lost: dict[int, None] = {}
+        self._folded: dict[int, None] = {}  # views that hosts are to forget, though they are held
         # (host, seq) -> devices, buffers
         self._gangs: dict[tuple[int, int], tuple[Spans, tuple[int, ...]]] = {}
 
@@ -42,6 +43,11 @@ class BufferChecker(Checker):
                 holders[holder] = holders.get(holder, 0) + 1
             case o.BufferLetGo(buffer=buffer, holder=holder):
                 self._let_go(buffer, holder)
+            case o.ViewFolded(buffer=buffer, folded=folded):
+                if folded:
+                    self._folded[buffer] = None
+                else:
+                    del self._folded[buffer]
             case o.BufferLost(buffer=buffer):
                 self._lost[buffer] = None
             case o.HostLost(host=lost):
@@ -107,7 +113,7 @@ class BufferChecker(Checker):
         busy = [by for by in users if not (by_gang and self._ends_first(host, by))]
         if busy:
             self.fail(f"host {host} freed buffer {buffer} while {', '.join(busy)} uses it")
-        if self._holders.get(buffer) and buffer not in self._lost:
+        if self._holders.get(buffer) and buffer not in self._lost and buffer not in self._folded:
             self.fail(f"host {host} freed buffer {buffer}, held by {', '.join(self._holders[buffer])}")
 
     def _ends_first(self, host: int, by: str) -> bool:

@@ -215,6 +215,8 @@ class ControllerActor(Actor):
                 pass
             case e.LogLine(said):
                 world.told.append(said)
+            case e.OperatorAnswer():
+                pass
             case e.PolicyReplaced():
                 world.told.append(effect.text)
             case _:
@@ -293,7 +295,7 @@ class HostActor(Actor):
             e.RestoreBuffer: lambda said: fabric.spill(host, said.seq, said.buffer, back=True),
             e.Abandon: lambda said: fabric.abandon(host, said.seqs),
             e.Reform: self._reform,
-            e.Stop: lambda said: soon(0, world.stopped, self, self.starts),
+            e.Stop: lambda said: soon(0, world.stopped, self, self.starts, said.for_good),
             e.CompileCode: lambda said: soon(world.compiler.time(self.host, said), self._compiled, said, self.starts),
             e.ForgetPlan: self._forget,
             e.CountRows: lambda said: soon(world.timing.read, self._count, said, self.starts),

@@ -99,6 +99,7 @@ class World:
         self.clients: list[Script] = []
         self.past: tuple[int, ...] = ()  # the controller's state: a number of each of its starts
         self.forgotten = 0  # how many starts came before those
+        self.drained_stay_away = True  # whether nobody starts an agent again that has ended because it was drained
         self.late_hosts = False  # whether hosts that begin anew wait until the controller is started again
         self.actors: dict[str, Actor] = {actor.name: actor for actor in (self.controller, *self.hosts)}
         self._numbers: dict[int, str] = {}  # client number -> actor
@@ -241,11 +242,11 @@ class World:
         self.hosts[host].leaving = True
         self.hosts[host].feed(e.LeaveRequested(reason))
 
-    def stopped(self, actor: HostActor, start: int) -> None:
-        """End a host that was dismissed. It comes back with a new incarnation, unless it wanted to leave."""
+    def stopped(self, actor: HostActor, start: int, for_good: bool) -> None:
+        """End a host that was dismissed. It comes back with a new incarnation, unless it was to leave."""
         if actor.starts == start and actor.alive:
             self.crash_host(actor.host)
-            if not actor.leaving:
+            if not actor.leaving and not (for_good and self.drained_stay_away):
                 self.soon(self.timing.restart, self._return, actor.host, start)
             actor.leaving = False
 

@@ -1,0 +1,135 @@
+"""Empties hosts at an operator's word: no new slices come, those that are there move away, and then the host leaves.
+
+A *cordoned* host keeps the slices that it has. One that *drains* is cordoned, and each slice that it has a part of is
+moved as soon as there is another place for it. When none of a client's arrays is left there, the host is dismissed for
+good: it ends, and may come back when the cordon is lifted. With a deadline it is dismissed then, whatever is left.
+
+Neighbours: `Resources` keeps cordons; `relocation` moves slices; `membership` lets hosts go. The functions that matter:
+`cordon`, `drain`, `work`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..memory import Buffer, Buffers
+from ..model import SliceSpec, device_spans, spans
+from ..protocol import LogLine
+from ..slices import Resources
+from .membership import Membership
+from .outbox import TurnOutbox
+from .records import RunRecord
+from .relocation import Relocation
+from .state import ControllerModule, State
+from .watch import Watchdog
+
+
+class Drain(msgspec.Struct, eq=False):
+    host: int
+    since: int
+    until: int = 0  # the deadline; 0: none
+    waits: str = ""  # why it is not empty yet
+    seen: tuple[int, int] = (-1, -1)  # what places and moves were like when no place was found
+
+
+class Drains(ControllerModule):
+    _state: State
+    _buffers: Buffers
+    _membership: Membership
+    _outbox: TurnOutbox
+    _relocation: Relocation
+    _resources: Resources
+    _watch: Watchdog
+    under_way: dict[int, Drain] = {}  # by host
+
+    # --- in ------------------------------------------------------------------------------------------------------
+
+    def cordon(self, host: int, on: bool, now: int) -> str:
+        """Returns why not, or ""."""
+        if on == self._resources.is_cordoned(host):
+            return f"host {host} is {'' if on else 'not '}cordoned"
+        self._resources.cordon(host, on)
+        if not on:
+            self.under_way.pop(host, None)
+            self._watch.end(("drained", host))
+            self._state.drained.pop(host, None)
+            self._relocation.places_changed(now)
+        return ""
+
+    def drain(self, host: int, patience: int, now: int) -> str:
+        """Returns why not, or "". `patience`: nanoseconds after which it leaves, whatever is left; 0: no matter how
+        long."""
+        if not spans.contains(self._state.island_of_host(host).members, host):
+            return f"host {host} is not here"
+        self._resources.cordon(host, True)
+        drain = self.under_way.setdefault(host, Drain(host, now))
+        drain.until = now + patience if patience else 0
+        if patience:
+            self._watch.begin_for(("drained", host), now, patience, lambda at: None)  # `work` looks at the time
+        else:
+            self._watch.end(("drained", host))
+        return ""
+
+    # --- forward -------------------------------------------------------------------------------------------------
+
+    def work(self, now: int) -> bool:
+        """True: something has moved."""
+        moved = False
+        for drain in list(self.under_way.values()):
+            moved |= self._step(drain, now)
+        return moved
+
+    def _step(self, drain: Drain, now: int) -> bool:
+        host, island = drain.host, self._state.island_of_host(drain.host)
+        if not spans.contains(island.members, host) or host in island.leaving:
+            del self.under_way[host]
+            self._watch.end(("drained", host))
+            return False
+        late = bool(drain.until) and now >= drain.until
+        if not late:
+            if not self._slices_gone(drain, now):
+                return False
+            if run := next((run for run in self._state.runs.values() if _needs(run, host)), None):
+                drain.waits = f"program {run.program.ir.name!r} of {self._state.client_text(run.session.number)}"
+                return False
+            if left := [b for b in self._left(host) if b.client in self._state.sessions]:
+                drain.waits = f"arrays of {self._state.client_text(left[0].client)}"
+                return self._adopt(left[0], now)
+        self._outbox.effect(LogLine(f"host {host} has drained" if not late else f"host {host} leaves: its time is up"))
+        self._state.drained[host] = None
+        self._membership.leave(host, "its time to drain was up" if late else "it was drained", now)
+        return True
+
+    def _slices_gone(self, drain: Drain, now: int) -> bool:
+        """Whether no slice is there; if not, those that can move begin to."""
+        devices = self._state.island_of_host(drain.host).island.devices_of(drain.host)
+        here = [
+            b for b in self._resources.bindings()
+            if any(place and spans.overlap(device_spans(place), devices) for place in (b.place, b.target, b.back))
+        ]  # fmt: skip
+        if not here:
+            return True
+        seen = (self._resources.version, len(self._relocation.under_way))
+        if drain.seen != seen:
+            drain.waits = ""
+            for binding in here:
+                moving = self._relocation.under_way.get(binding.key)
+                if moving is None or moving.phase == "parked":
+                    drain.waits = self._relocation.move(*binding.key, now) or drain.waits
+            drain.seen = (self._resources.version, len(self._relocation.under_way))
+        return False
+
+    def _left(self, host: int) -> list[Buffer]:
+        """The clients' arrays that still lie there."""
+        return [b for b in self._buffers if b.state != "poisoned" and b.handle and spans.contains(b.hosts, host)]
+
+    def _adopt(self, buffer: Buffer, now: int) -> bool:
+        """The slice on which it was made was released: there is to be one that can move."""
+        place, kind = buffer.layout.place, self._state.cluster.islands[buffer.layout.place.island].kind
+        spec = SliceSpec(f"(of array {buffer.name})", place.size, kind=kind)
+        return self._resources.adopt(buffer.client, spec, place)
+
+
+def _needs(run: RunRecord, host: int) -> bool:
+    """It has been admitted, and has something on this host."""
+    return run.using and any(spans.contains(hosts, host) for hosts in run.rows.island_hosts.values())

@@ -1,0 +1,459 @@
+"""Takes the arrays of a client's slice elsewhere: to other devices, or to host memory and back.
+
+Names, futures and sharing stay as they are; only where the arrays lie is another. The slice is held meanwhile: what
+has been admitted goes on to its end, and all else that needs the slice waits (`Resources.hold`). Then
+
+    move      a run of the controller's own copies the arrays. Its memory is reserved like any run's: all at once, or
+              nothing moves. When it is over, names stand for the copies; if it fails, all is as it was.
+    suspend   idle arrays are spilled, views are folded, and others may have the devices
+    resume    the slice gets the same devices back, then its arrays, all at once
+
+    emptying --nothing is made there any more--> copying --run is over--> (done)
+    emptying --nothing uses what is there-----> spilling --all is in host memory--> parked
+    parked --resumed--> returning --has its devices--> filling --has its arrays--> (done)
+
+Slices of a client that lie on exactly the same devices go together, since arrays do not say whose they are.
+
+In: `move`, `suspend` and `resume`, from an operator or from `drains`. Out: runs and puts that waited go on (`runs`).
+Neighbours: `Resources` has the places; `array_copies` makes the run, and gives names what it has made; `admission`
+spills.
+The functions that matter: `move`, `suspend`, `resume`, `work`, `_step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from ..compile import Lowerings
+from ..memory import Buffer, Buffers, Ledger, Spill
+from ..model import Place, Spans, device_spans, spans
+from ..protocol import Blame, LogLine, OperateSlices
+from ..slices import Resources
+from .admission import Admission
+from .array_copies import ArrayCopies
+from .gets import Gets
+from .outbox import TurnOutbox
+from .outcomes import Outcomes
+from .records import ClientRecord, RunRecord, Waiter
+from .runs import Runs
+from .state import ControllerModule, State
+from .views import Views
+
+UNUSED = ("promised", "spilling", "restoring")  # states of buffers that are not yet where they will be
+
+
+class Relocated(msgspec.Struct, eq=False):
+    """Slices of a client that lie at one place, and are on their way."""
+
+    session: ClientRecord
+    names: tuple[str, ...]
+    place: Place
+    since: int
+    target: Place | None = None  # of a move
+    asleep: bool = False  # they are to be in host memory
+    phase: str = "emptying"
+    run: RunRecord | None = None  # that copies
+    line: int = 0  # its number among those that wait for memory
+    why: str = ""  # what it waits for, if that is nothing that the phase says
+    places: tuple[tuple[int, Place], ...] = ()  # entries of `State.asleep`
+    detached: bool = False  # its slices are not here any more; its arrays may be
+    tried: int = -1  # `Ledger.eased` when there was no room for all of its arrays
+
+    @property
+    def words(self) -> str:
+        """What goes on, for those who wait for it."""
+        if not self.asleep:
+            return "is being moved" if self.target else "is being resumed"
+        return "is suspended" if self.phase == "parked" else "is being suspended"
+
+
+class Relocation(ControllerModule):
+    _state: State
+    _admission: Admission
+    _buffers: Buffers
+    _copies: ArrayCopies
+    _gets: Gets
+    _ledger: Ledger
+    _lowerings: Lowerings
+    _outbox: TurnOutbox
+    _outcomes: Outcomes
+    _resources: Resources
+    _runs: Runs
+    _spill: Spill
+    _views: Views
+    under_way: dict[tuple[int, str], Relocated] = {}  # by session and slice; those of one share one record
+    resting: dict[int, None] = {}  # clients of which all slices are suspended, also those that are bound later
+
+    # --- in ------------------------------------------------------------------------------------------------------
+
+    def operate(self, event: OperateSlices, now: int) -> str:
+        """What an operator asks for. Returns why nothing of it can be done, or ""."""
+        number, names = event.client, [event.slice]
+        if number not in self._state.sessions:
+            return f"there is no client {number}"
+        if not event.slice:
+            names = [b.spec.name for b in self._resources.bindings() if b.session == number]
+            if event.action == "suspend":
+                self.resting[number] = None
+            elif event.action == "resume":
+                self.resting.pop(number, None)
+        wrong = [self._operate(event, name, now) for name in names]
+        return min(wrong, default="" if event.action == "suspend" else f"client {number} has no slices")
+
+    def _operate(self, event: OperateSlices, name: str, now: int) -> str:
+        if event.action == "move":
+            islands = self._state.island_of_host
+            hosts = [devices for host in spans.items(event.away) for devices in islands(host).island.devices_of(host)]
+            return self.move(event.client, name, now, spans.normal(hosts), event.island)
+        return (self.suspend if event.action == "suspend" else self.resume)(event.client, name, now)
+
+    # --- by slice -----------------------------------------------------------------------------------------------
+
+    def refused(self, session: int, name: str) -> str:
+        """Why this slice cannot be moved or suspended now; "" if it can."""
+        binding = self._resources.binding(session, name)
+        if binding is None:
+            return f"client {session} has no slice {name!r}"
+        if (session, name) in self.under_way:
+            return f"slice {name!r} {self.under_way[session, name].words}"
+        if binding.place is None:
+            return f"slice {name!r} {binding.reason}"
+        return ""
+
+    def move(self, session: int, name: str, now: int, away: Spans = spans.EMPTY, island: int = -1) -> str:
+        """To the best place without these devices; on this island, if it is given. Returns why not, or ""."""
+        each = self.under_way.get((session, name))
+        if each is not None and each.phase != "parked":
+            return f"slice {name!r} {each.words}"
+        if each is None and (why := self.refused(session, name)):
+            return why
+        target = self._resources.elsewhere(session, name, away, island)
+        if target is None:
+            return f"slice {name!r} finds no other devices"
+        if each is None:
+            each = self._enter(session, name, now)
+        each.target, each.phase = target, "emptying"
+        for one in each.names:
+            self._resources.aim(session, one, target)
+        self._hold(each, now)
+        return ""
+
+    def suspend(self, session: int, name: str, now: int) -> str:
+        """Returns why not, or ""."""
+        each = self.under_way.get((session, name))
+        if each is not None:
+            each.asleep = True  # if it moves, or comes back: then as soon as it has
+            self._hold(each, now)
+            return ""
+        if why := self.refused(session, name):
+            return why
+        each = self._enter(session, name, now)
+        each.asleep = True
+        self._hold(each, now)
+        return ""
+
+    def resume(self, session: int, name: str, now: int) -> str:
+        """Returns why not, or ""."""
+        each = self.under_way.get((session, name))
+        if each is None or not each.asleep:
+            return f"slice {name!r} is not suspended"
+        each.asleep = False
+        self._hold(each, now)
+        return ""
+
+    def _enter(self, session: int, name: str, now: int) -> Relocated:
+        place = self._resources.place(session, name)
+        assert place is not None
+        names = tuple(
+            b.spec.name for b in self._resources.bindings()
+            if b.session == session and b.place == place and b.key not in self.under_way
+        )  # fmt: skip
+        each = Relocated(self._state.sessions[session], names, place, now)
+        self.under_way.update({(session, one): each for one in names})
+        return each
+
+    def _hold(self, each: Relocated, now: int) -> None:
+        """What needs the slices waits from now on, and hears why."""
+        session = each.session
+        for name in each.names:
+            self._resources.hold(session.number, name, each.words)
+        if each.asleep and not each.places:
+            each.places = tuple((session.number, place) for place in self._places(each))
+            self._state.asleep.update(dict.fromkeys(each.places))
+        self._views.wait_again(session)
+        self._runs.lower_again(now)
+
+    def _places(self, each: Relocated) -> list[Place]:
+        """Where arrays lie that go with these slices: there, or on some of those devices."""
+        found = {each.place: None}
+        for name in each.names:
+            for spec in self._resources.parts(each.session.number, name):
+                place = self._resources.place(each.session.number, spec.name)
+                if place is not None:
+                    found[place] = None
+        others = {b.place for b in self._resources.bindings() if b.session == each.session.number} - {each.place}
+        whole = device_spans(each.place)
+        for buffer in self._buffers:
+            place = buffer.layout.place
+            if buffer.client == each.session.number and place not in found and place not in others:
+                if place.island == each.place.island and spans.within(device_spans(place), whole):
+                    found[place] = None
+        return list(found)
+
+    # --- forward -------------------------------------------------------------------------------------------------
+
+    def work(self, now: int) -> bool:
+        """Each as far as it can go now. True: something has moved."""
+        moved = False
+        for number in self.resting:
+            for binding in self._resources.bindings():
+                if binding.session == number and binding.place and binding.key not in self.under_way:
+                    moved |= not self.suspend(*binding.key, now)
+        for each in dict.fromkeys(self.under_way.values()):
+            while self._step(each, now):
+                moved = True
+        return moved
+
+    def _step(self, each: Relocated, now: int) -> bool:
+        if (each.session.number, each.names[0]) not in self.under_way:
+            return False  # it is over
+        if not each.detached and self._is_elsewhere(each):
+            self._detach(each, now)
+            return True
+        was = each.phase
+        steps: dict[str, Callable[[Relocated, int], None]] = {
+            "emptying": self._empty, "copying": self._copy, "spilling": self._spill_all, "parked": self._rest,
+            "returning": self._return, "filling": self._fill,
+        }  # fmt: skip
+        steps[was](each, now)
+        return each.phase != was
+
+    def _is_elsewhere(self, each: Relocated) -> bool:
+        """Its client has released it, or a device was lost where it lay."""
+        found = [self._resources.binding(each.session.number, name) for name in each.names]
+        return any(b is None or each.place not in (b.place, b.back) for b in found)
+
+    def _here(self, each: Relocated) -> list[Buffer]:
+        """The client's buffers at these places that have contents, or will have."""
+        places = frozenset(self._places(each))
+        return [
+            b for b in self._buffers
+            if b.client == each.session.number and b.layout.place in places and b.state != "poisoned"
+            and (b.owner is None or b.owner.copies is None)
+        ]  # fmt: skip
+
+    def _empty(self, each: Relocated, now: int) -> None:
+        """Until nothing is made there any more; to be suspended, until nothing uses what is there."""
+        if each.target is None and not each.asleep:
+            self._release(each, now)
+            return
+        here = self._here(each)
+        if any(buffer.promise or buffer.state in UNUSED for buffer in here):
+            return
+        if each.target is None:
+            if not self._in_use(each):
+                each.phase = "spilling"
+            return
+        each.run = self._copies.begin(each.session, each.words, here, each.place, each.target, now)
+        each.phase = "copying"
+
+    def _in_use(self, each: Relocated) -> bool:
+        """Whether a run that has been admitted has something there."""
+        places = frozenset(self._places(each))
+        for run in self._state.runs.values():
+            if run.using and run.session.number == each.session.number:
+                if any(slot.layout.place in places for slot in run.plan.slots):
+                    return True
+        return False
+
+    # --- to other devices ------------------------------------------------------------------------------------------
+
+    def _copy(self, each: Relocated, now: int) -> None:
+        run = each.run
+        if run is not None and run.state != "over":
+            if self._has_target(each):
+                return
+            lost = Blame("host-lost", "devices were lost where it was to be copied")
+            self._outcomes.fail(run, lost, now)
+            if run.state != "over":
+                return
+        arrived = (run is None or run.blame is None) and self._has_target(each)
+        old, target = each.place, each.target
+        assert target is not None
+
+        def change() -> None:
+            if run is not None:
+                self._copies.end(run, self._here(each) if arrived else [], old, target, now)
+            for name in each.names:
+                self._resources.arrived(each.session.number, name, arrived)
+
+        each.run = each.target = None
+        self._runs.lower_again(now, change)
+        if arrived:
+            each.place = target
+            if all(b.place != old for b in self._resources.bindings()):
+                self._lowerings.forget_place(old)
+        else:
+            why = run.blame if run is not None else None
+            self._outbox.effect(LogLine(f"{self._who(each)} was not moved: {why or 'devices were lost'}"))
+        if each.asleep:
+            self._wake(each)
+            self._hold(each, now)
+            each.phase = "emptying"
+        else:
+            self._release(each, now)
+
+    def _has_target(self, each: Relocated) -> bool:
+        found = [self._resources.binding(each.session.number, name) for name in each.names]
+        return all(b is not None and b.target == each.target for b in found)
+
+    # --- to host memory, and back -----------------------------------------------------------------------------------
+
+    def _spill_all(self, each: Relocated, now: int) -> None:
+        here = self._here(each)
+        if not each.asleep:
+            if not any(b.state in UNUSED for b in here):
+                each.phase = "filling"
+            return
+        for view in sorted([b.id for b in here if b.shards and not b.folded], reverse=True):
+            if not self._buffers[view].users and not self._buffers[view].shared:  # views of it go first
+                self._views.fold(self._buffers[view])
+        mine = {b.id for b in here}
+        self._buffers.open(lambda b: b.id in mine)
+        here, each.why = self._here(each), ""
+        for buffer in here:
+            if self._spill.is_idle(buffer):
+                if self._spill.fits(buffer):
+                    self._admission.spill((buffer,), now)
+                else:
+                    each.why = "room in host memory"
+            elif buffer.shared:
+                each.why = "views of its arrays, on other slices or from before a restart"
+        if all(b.state == "spilled" or b.folded for b in here):
+            for name in each.names:
+                self._resources.park(each.session.number, name)
+                self._resources.hold(each.session.number, name, "is suspended")
+            each.phase = "parked"
+            self._outbox.effect(LogLine(f"{self._who(each)} is suspended"))
+            self._runs.slices_bound(now)
+
+    def _rest(self, each: Relocated, now: int) -> None:
+        if not each.asleep:
+            for name in each.names:
+                self._resources.unpark(each.session.number, name)
+            each.phase = "returning"
+
+    def _return(self, each: Relocated, now: int) -> None:
+        found = [self._resources.binding(each.session.number, name) for name in each.names]
+        if all(b is not None and b.place is not None for b in found):
+            each.phase = "spilling" if each.asleep else "filling"
+
+    def _fill(self, each: Relocated, now: int) -> None:
+        """Its arrays come back together, when there is room for all of them."""
+        if each.line:
+            return
+        here = self._here(each)
+        if any(b.state in UNUSED for b in here):
+            return
+        away = [b for b in here if b.state == "spilled"]
+        if away and each.tried != self._ledger.eased:
+            each.line = self._admission.join(
+                Waiter(
+                    None,
+                    (each.place.island,),
+                    tuple((b.key, b.nbytes) for b in away),
+                    session=each.session,
+                    admitted=lambda at: self._restore(each, away, at),
+                    refused=lambda blame, at: self._refuse(each),
+                )
+            )
+        elif not away:
+            each.why = ""
+            for view in sorted([b.id for b in here if b.folded]):  # one that another is a view of, first
+                if any(self._is_away(self._buffers[source]) for source in self._buffers[view].sources):
+                    each.why = "arrays of other slices, of which it has views"
+                    return
+                self._views.unfold(self._buffers[view])
+            if each.asleep and not each.detached:
+                each.phase = "emptying"
+            else:
+                self._release(each, now)
+
+    @staticmethod
+    def _is_away(buffer: Buffer) -> bool:
+        return buffer.folded or buffer.state in ("spilling", "spilled", "restoring")
+
+    def _restore(self, each: Relocated, away: list[Buffer], now: int) -> None:
+        each.line = 0
+        for buffer in away:
+            if buffer.id in self._buffers and buffer.state == "spilled":
+                self._admission.restore(buffer.id, now)
+            else:  # it was released meanwhile
+                self._admission.not_needed(buffer)
+
+    def _refuse(self, each: Relocated) -> None:
+        each.line, each.tried, each.why = 0, self._ledger.eased, "device memory for all of its arrays"
+
+    def places_changed(self, now: int) -> None:
+        """There is more room: slices that wait for devices may have them."""
+        self._runs.slices_bound(now)
+
+    # --- out -----------------------------------------------------------------------------------------------------
+
+    def _release(self, each: Relocated, now: int) -> None:
+        """What waited for the slices goes on."""
+        number = each.session.number
+        for name in each.names:
+            self.under_way.pop((number, name), None)
+            if self._resources.binding(number, name) is not None:
+                self._resources.hold(number, name, "")
+        here = self._here(each)
+        self._wake(each)
+        if each.session.gone:
+            return
+        for name in each.names:
+            for one in (name, *[spec.name for spec in self._resources.parts(number, name)]):
+                self._runs.slice_changed(number, one, now)
+        for named in [named for b in here if b.owner for named in (b.owner, *b.owner.others)]:
+            if named.gets and named.ready:
+                self._gets.ready(named, now)
+        self._state.views.extend(self._views.waiting_of(each.session))
+        self._runs.slices_bound(now)
+        for name in each.names if each.asleep else ():  # what was suspended stays so where it is now
+            self.suspend(number, name, now)
+
+    def _wake(self, each: Relocated) -> None:
+        """Arrays there need not stay in host memory."""
+        for entry in each.places:
+            self._state.asleep.pop(entry, None)
+        each.places = ()
+        self._state.wake.extend(
+            run for run in self._state.runs.values() if run.state == "submitted" and run.session is each.session
+        )
+
+    def _detach(self, each: Relocated, now: int) -> None:
+        """Its slices were released, or a device was lost: what was begun is taken back, and its arrays come back."""
+        run, each.run = each.run, None
+        if run is not None:
+            self._outcomes.fail(run, Blame("moved", "its slice is elsewhere"), now)
+            self._copies.forget(run)
+        if each.line:
+            self._admission.leave(each.line)
+            each.line = 0
+        for name in each.names:
+            if self._resources.binding(each.session.number, name) is not None:
+                self._resources.arrived(each.session.number, name, moved=False)
+        each.detached, each.target, each.phase = True, None, "filling"
+
+    def client_gone(self, session: ClientRecord, now: int) -> None:
+        self.resting.pop(session.number, None)
+        for each in [e for e in dict.fromkeys(self.under_way.values()) if e.session is session]:
+            self._detach(each, now)
+            self._release(each, now)
+
+    # --- to look at ----------------------------------------------------------------------------------------------
+
+    def _who(self, each: Relocated) -> str:
+        return f"slice {', '.join(map(repr, each.names))} of client {each.session.name!r}"

@@ -64,13 +64,13 @@ class HostNames:
 
 class Agent:
     """One host. `controller`: its address. `advertise`: the address for other processes, if it is not `bind`.
-    `over(reason)` is called once when this host is to end. `clock`: of this process; several hosts may share it."""
+    `over(reason, for_good)` is called once when this host is to end. `clock`: of this process; hosts may share it."""
 
     def __init__(
         self, controller: str, devices: Devices, *, name: str = "", island: str = "", host: int = -1,
         rank: int = -1,
         access: Access | None = None, bind: str = "127.0.0.1:0", advertise: str = "",
-        over: Callable[[str], None] = lambda reason: None, clock: HostClock | None = None,
+        over: Callable[[str, bool], None] = lambda reason, for_good: None, clock: HostClock | None = None,
     ) -> None:  # fmt: skip
         self.controller, self.devices, self.access = controller, devices, access or Access()
         self.access.may_bind(bind)
@@ -171,10 +171,10 @@ class Agent:
         """Ends this host after an error of its devices, in any thread."""
         self.node.loop.call_soon_threadsafe(self._fail, error)
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: str, for_good: bool = False) -> None:
         if not self.ended:
             self.ended = True
-            self._over(reason)
+            self._over(reason, for_good)
 
     # --- core's commands --------------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class Agent:
             e.RestoreBuffer: devices.restore,
             e.Abandon: self._abandon,
             e.Reform: self._reform,
-            e.Stop: lambda effect: self._end(effect.reason),
+            e.Stop: lambda effect: self._end(effect.reason, effect.for_good),
             e.LogLine: lambda effect: log.info("%s", effect.text),
             e.ExpectRecv: lambda effect: None,
             e.VoidView: lambda effect: None,

@@ -213,10 +213,10 @@ def cache_of(folder: str) -> Path | None:
 async def serve(chosen: argparse.Namespace, access: Access, words: Sequence[str]) -> int:
     show_as("agent", words)
     loop = asyncio.get_running_loop()
-    over: asyncio.Future[str] = loop.create_future()
+    over: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
 
-    def ended(reason: str) -> None:
-        loop.call_soon_threadsafe(lambda: None if over.done() else over.set_result(reason))
+    def ended(reason: str, for_good: bool) -> None:
+        loop.call_soon_threadsafe(over.put_nowait, (reason, for_good))
 
     count = chosen.hosts if chosen.platform == "timed" else 1
     clock = HostClock(chosen.shift_clock) if chosen.shift_clock else HostClock()
@@ -231,10 +231,15 @@ async def serve(chosen: argparse.Namespace, access: Access, words: Sequence[str]
     hosts = [agent.host.host for agent in agents]
     show_as(f"agent host-{hosts[0]}" if count == 1 else f"agent hosts {hosts[0]}-{hosts[-1]}", words)
     print(f"hosts {', '.join(map(str, hosts))} at {agents[0].address}", flush=True)
-    reason = await over
+    reason, for_good = await over.get()
+    while for_good and not all(agent.ended for agent in agents):  # one of several hosts was drained
+        reason, for_good = await over.get()
     for agent in agents:
         await agent.stop()
     if leaving.is_set():
+        return 0
+    if for_good:
+        print(f"seaway agent: dismissed: {reason}", file=sys.stderr)
         return 0
     print(f"seaway agent: dismissed: {reason}; restarting", file=sys.stderr)
     return AGAIN
@@ -264,7 +269,7 @@ async def _report_silence(address: str) -> None:
 
 
 def _agent(
-    chosen: argparse.Namespace, access: Access, ended: Callable[[str], None], clock: HostClock, number: int
+    chosen: argparse.Namespace, access: Access, ended: Callable[[str, bool], None], clock: HostClock, number: int
 ) -> Agent:
     place = seat() if chosen.platform in ("auto", "tpu") and chosen.host < 0 else TpuSeat()
     rank = chosen.rank if chosen.rank >= 0 else place.rank

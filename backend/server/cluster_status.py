@@ -12,7 +12,7 @@ from core.model import spans
 from core.record import HostLine, LiveLook, Look, increment
 
 if TYPE_CHECKING:
-    from core.controller import ClientView, IslandView, KeptDevices
+    from core.controller import ClientView, DrainView, IslandView, KeptDevices, Snapshot
 
     from .server import Server
 
@@ -27,7 +27,7 @@ def status_of(server: Server) -> dict[str, Any]:
         "address": server.address,
         "incarnation": found.incarnation,
         "islands": [
-            _island(server, island, [_stall(each, now) for each in stalled if each.island == island.name])
+            _island(server, found, island, [_stall(each, now) for each in stalled if each.island == island.name])
             for island in found.islands
         ],
         "clients": [_client(client) for client in found.clients],
@@ -38,6 +38,11 @@ def status_of(server: Server) -> dict[str, Any]:
         "stalled": [_stall(each, now) for each in stalled[:SHOWN]],
         "stalled_elsewhere": sum(not each.island for each in stalled),
         "waits": [_stall(each, now) for each in found.waits[:SHOWN]],
+        "moving": [
+            {"client": each.client, "slices": each.slices, "state": each.words, "waits": each.waits,
+             "seconds": _seconds(now - each.since)}
+            for each in found.relocations
+        ],
         "refused": [
             {"agent": each.name, "island": server.cluster.islands[each.island].name if each.island >= 0 else "",
              "reason": each.reason, "seconds_ago": _seconds(now - each.at)}
@@ -61,7 +66,8 @@ def _stall(found: Stall, now: int) -> dict[str, Any]:
     """`seconds`: how long it has waited."""
     return {
         "island": found.island, "client": found.client, "program": found.program, "node": found.node,
-        "hosts": spans.text(found.hosts), "reason": found.reason, "seconds": _seconds(now - found.since),
+        "hosts": spans.text(found.hosts) if found.hosts else "", "reason": found.reason,
+        "seconds": _seconds(now - found.since),
     }  # fmt: skip
 
 
@@ -69,7 +75,9 @@ def _seconds(nanoseconds: int) -> float:
     return round(nanoseconds / 1e9, 1)
 
 
-def _island(server: Server, view: IslandView, stalled: list[dict[str, Any]]) -> dict[str, Any]:
+def _island(server: Server, whole: Snapshot, view: IslandView, stalled: list[dict[str, Any]]) -> dict[str, Any]:
+    now = server.node.now()
+    drains = {each.host: each for each in whole.drains}
     island = server.cluster.islands[view.index]
     agents = server.enrolment.agents()
     return {
@@ -85,6 +93,9 @@ def _island(server: Server, view: IslandView, stalled: list[dict[str, Any]]) -> 
                 "address": agents[host].address if host in agents else "",
                 "connected": server.node.connected(host),
                 "member": spans.contains(view.members, host),
+                "cordoned": host in whole.cordoned,
+                "drains": _drain(drains[host], now) if host in drains else None,
+                "drained": host in whole.drained,
                 "clock": server.clocks.of(host) if server.node.connected(host) else None,
             }
             for host in range(island.base_host, island.base_host + island.hosts)
@@ -96,6 +107,12 @@ def _island(server: Server, view: IslandView, stalled: list[dict[str, Any]]) -> 
         "late": stalled[:SHOWN],
         "stalled": len(stalled),
     }
+
+
+def _drain(found: DrainView, now: int) -> dict[str, Any]:
+    """`left`: seconds until it leaves whatever is left on it; None: no matter how long."""
+    left = _seconds(found.until - now) if found.until else None
+    return {"waits": found.waits, "seconds": _seconds(now - found.since), "left": left}
 
 
 def _kept(found: KeptDevices, now: int) -> dict[str, Any]:

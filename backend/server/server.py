@@ -33,9 +33,10 @@ from ..contents import LIMIT, Blobs
 from ..devices import gang_times
 from ..node import CallError, Clocks, NetworkNode, calls, new_server
 from ..streams import GrpcPipe, Listener
-from ..wire import Address, Pass, call_messages, versions
+from ..wire import Address, Enrol, Pass, call_messages, versions
 from .cluster_status import looked, status_of
 from .eventlogs import Recording
+from .operating import Operating
 from .registry import Enrolment
 from .state_folder import CodeFolder, Known, new_start
 from .world_services import WorldServices
@@ -132,7 +133,9 @@ class Server:
             self.children, bind.rpartition(":")[0] or "127.0.0.1",
             lambda island: self.enrolment.platform_of(island) != "timed", self.node.announce, self.node.post,
         )  # fmt: skip
-        self.enrolment = Enrolment(cluster, self._connected, Known(kept / "agents.json") if kept else None)
+        agents = Known(kept / "agents.json", Enrol, "agents") if kept else None
+        self.operating = Operating(self, Known(kept / "cordons.json", bool, "cordons") if kept else None)
+        self.enrolment = Enrolment(cluster, self._connected, agents)
         self.blobs = Blobs(code, self._code_in_use)
         self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
         self._shelf = SnapshotShelf()
@@ -154,7 +157,7 @@ class Server:
             call_messages.Find: self._find, call_messages.Lacks: self._lacks, call_messages.Status: self._status,
             Look: self._look, call_messages.Recorded: self._recorded, call_messages.CancelCall: self._cancel,
             call_messages.SeenReply: self._seen, call_messages.Tick: self.clocks.answer,
-            call_messages.Permit: self._permit,
+            call_messages.Permit: self._permit, call_messages.OperateCall: self._operate,
         }  # fmt: skip
         self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers, self.refusals, self.gate))
         self._grpc.add_generic_rpc_handlers(health.handlers(self.serves, self.refusals, self.gate))
@@ -165,6 +168,7 @@ class Server:
         await self._grpc.start()
         self._listener.start(self.node.admit, self.node.accept)
         self.node.start()
+        self.operating.again()
         for host, agent in self.enrolment.agents().items():  # agents of an earlier start reconnect by themselves
             self.node.announce(f"host/{host}", agent.address)
         return self.address
@@ -193,6 +197,8 @@ class Server:
                 self.node.loop.call_soon_threadsafe(self.worlds.drop, effect)
             case e.LogLine(text, passing, alarm):
                 self._tell(logging.ERROR if alarm else logging.INFO, text, keep=not passing)
+            case e.OperatorAnswer(wrong):
+                self.operating.answer = wrong
             case e.PolicyReplaced():
                 self.replaced.append(effect)
                 self._tell(logging.WARNING, effect.text)
@@ -212,6 +218,8 @@ class Server:
     async def _enrol(self, request: call_messages.Enrol) -> call_messages.Enrolled:
         try:
             host = self.enrolment.enrol(request)
+            if host in self.controller.state.drained:
+                raise CallError(f"host {host} was drained: `seaway uncordon {request.name}` lets it come back")
         except CallError as wrong:
             log.warning("agent %r at %s was refused: %s", request.name, request.address, wrong)
             self.node.feed(e.HostRefused(self.enrolment.wanted(request), request.name, str(wrong)))
@@ -312,6 +320,9 @@ class Server:
             return call_messages.CancelReply(client.number, tuple(runs))
 
         return self.node.turn(cancel)
+
+    async def _operate(self, request: call_messages.OperateCall) -> call_messages.OperateReply:
+        return self.node.turn(self.operating.operate, request)
 
     def serves(self, service: str) -> bool | None:
         """Whether the controller or an island serves, for the health service."""

@@ -19,15 +19,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from ..auth import AccessRefused
 from ..contents import LATELY, LIMIT, InUse, hash_of
 from ..plain_files import plain_bytes, settle
-from ..wire import Enrol
 
+V = TypeVar("V")
 NAME = re.compile("[0-9a-f]{64}")
 DYING = 2.0  # seconds for the lock of a process that has ended to be released
 log = logging.getLogger("seaway.controller")
@@ -138,29 +138,29 @@ def remembered(folder: Path | None, forget: bool = False) -> SavedState:
         ) from None
 
 
-class Known:
-    """The agents, in one file."""
+class Known(Generic[V]):
+    """By host, what a later start is to know, in one file: `what` that is, for people."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, kind: type[V], what: str) -> None:
+        self._path, self._kind, self._what = path, kind, what
         self._told = False
 
-    def read(self) -> dict[int, Enrol]:
+    def read(self) -> dict[int, V]:
         try:
-            return msgspec.json.decode(plain_bytes(self._path), type=dict[int, Enrol])
+            return msgspec.json.decode(plain_bytes(self._path), type=dict[int, self._kind])  # type: ignore[name-defined]
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            log.warning("the agents of earlier starts cannot be read: %s: %s", self._path, error)
+            log.warning("the %s of earlier starts cannot be read: %s: %s", self._what, self._path, error)
             return {}
 
-    def write(self, agents: dict[int, Enrol]) -> None:
+    def write(self, known: dict[int, V]) -> None:
         try:
-            _replace(self._path, msgspec.json.encode(agents), durable=False)  # agents enrol anew without it
+            _replace(self._path, msgspec.json.encode(known), durable=False)  # agents enrol anew without it
         except OSError as error:
             if not self._told:
                 self._told = True
-                log.warning("a later start will not know its agents: %s: %s", self._path, error.strerror)
+                log.warning("a later start will not know its %s: %s: %s", self._what, self._path, error.strerror)
 
 
 class CodeFolder:

@@ -19,6 +19,8 @@ from .call_messages import (
     Enrol,
     Keep,
     LookReply,
+    OperateCall,
+    OperateReply,
     Permit,
     Recorded,
     Report,

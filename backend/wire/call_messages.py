@@ -10,6 +10,7 @@ Look     any authorised process asks what goes on now, and what has happened sin
 Recorded any authorised process asks for the controller's trace, page by page
 Seen     any authorised process asks how long computations took lately
 Cancel   any authorised process asks that runs of a client end
+Operate  any authorised process has slices moved or suspended, or hosts cordoned or drained
 Tick     a process of hosts asks for the controller's time, and tells how far its own clock is off
 Permit   a client asks for a signed list of its own runs
 Stamps   a client asks hosts, with that list, when the runs' gangs were enqueued and ended; the only call to hosts
@@ -17,7 +18,7 @@ Stamps   a client asks hosts, with that list, when the runs' gangs were enqueued
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -151,6 +152,25 @@ class CancelReply(msgspec.Struct, frozen=True):
     runs: tuple[int, ...]
 
 
+class OperateCall(msgspec.Struct, frozen=True):
+    """What an operator wants: of slices of a client (its number, or its name), or of a host (its number, or the name of
+    its agent). hosts: of a move, those to which it may not go. seconds: of a drain, its deadline; 0: none."""
+
+    action: Literal["move", "suspend", "resume", "cordon", "uncordon", "drain"]
+    client: str = ""
+    slice: str = ""  # "": all of the client's
+    host: str = ""
+    hosts: tuple[str, ...] = ()
+    island: str = ""  # of a move: where it is to go
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
+
+
+class OperateReply(msgspec.Struct, frozen=True):
+    """It has begun. The number of the client, or of the host."""
+
+    number: int
+
+
 class Tick(msgspec.Struct, frozen=True):
     """hosts: the hosts of this process. proof: that it has them. offset: what its clock lacked of the controller's
     when it showed `asked`, within `bound` (-1: nothing is known yet). jumps: how often an estimate was wrong."""
@@ -207,6 +227,7 @@ class Stamped(msgspec.Struct, frozen=True):
 PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     Enrol: Enrolled, AboutReply: Described, Keep: KeepReply, Find: FindReply, Lacks: Lacking, Status: Report,
     Look: LookReply, Recorded: RecordedPage, SeenReply: StepTimes, CancelCall: CancelReply, Tick: Tock,
+    OperateCall: OperateReply,
     Permit: Permitted,
 }  # fmt: skip
 # What hosts are asked, on a stream of its own (`streams.ask`); the controller answers all others, by gRPC.

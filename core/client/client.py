@@ -24,7 +24,7 @@ from .client_limits import MAY_CALL, SESSION, Blocked, Limits, Submitted
 from .client_session import ClientSession
 from .client_state import ClientState, RegisteredProgram
 from .content_transfers import DATA, ContentTransfers
-from .outgoing_calls import OutgoingCalls
+from .outgoing_calls import Action, OutgoingCalls
 from .retries import Retries
 
 DISPATCH = ("parallel", "sequential")
@@ -278,6 +278,13 @@ class Client:
             return self._block("calls wait for the controller")
         self._calls.call(p.ReleaseSlice(name), now)
         return None
+
+    def relocate(self, action: Action, name: str, island: str, now: int) -> int | Blocked:
+        """Returns the request: SlicesRelocated, or CallRefused, tells of it. `name`, `island`: as in `Relocate`."""
+        self._may_call()
+        if len(self._state.requests) >= self.limits.max_requests:
+            return self._block(f"{len(self._state.requests)} requests are under way")
+        return self._calls.relocate(action, name, island, now)
 
     def close(self, now: int) -> None:
         """Goodbye: what was called before still leaves; runs that have not ended are given up."""

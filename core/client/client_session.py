@@ -37,7 +37,7 @@ class ClientSession:
             p.Ended: self._ended, p.ContentsReady: self._ready, p.PutAccepted: self._taking,
             p.GetAccepted: self._sending, p.GetSettled: self._final, p.Refused: self._refused,
             p.Opened: self._opened, p.Waiting: self._waiting, p.Stalled: self._stalled,
-            p.ConnectionClosed: self._goodbye, p.ProgramCompiled: self._compiled,
+            p.ConnectionClosed: self._goodbye, p.ProgramCompiled: self._compiled, p.Relocated: self._relocated,
         }  # fmt: skip
 
     # --- connections ----------------------------------------------------------------------------------------
@@ -74,8 +74,8 @@ class ClientSession:
         blame = p.Blame("client-lost", f"the connection to the controller was lost meanwhile: {state.why_away}")
         for kind, name in [request for request in state.requests if request not in unsent]:
             del state.requests[kind, name]
-            if kind == "get":
-                self._refuse("get", name, blame)  # what became of a put, the controller says
+            if kind != "put":  # what became of that, the controller says
+                self._refuse(kind, name, blame)
 
     def disconnected(self, event: p.Disconnected, now: int) -> None:
         state = self._state
@@ -225,6 +225,8 @@ class ClientSession:
         return ""
 
     def _refused(self, note: p.Refused, now: int) -> str:
+        if note.what == "relocate":
+            self._state.requests.pop(("relocate", note.name), None)
         if note.what in ("put", "get"):
             self._answered(note.what, note.name)
         if note.what == "put":
@@ -260,6 +262,11 @@ class ClientSession:
         elif program in state.programs or not 0 < program <= state.last_program:
             return f"it tells that program {program} is compiled, which nobody asked, or it told before"
         return ""  # or it was unregistered meanwhile
+
+    def _relocated(self, note: p.Relocated, now: int) -> str:
+        self._state.requests.pop(("relocate", note.request), None)
+        self._out.append(p.SlicesRelocated(note.request))
+        return ""
 
     def _waiting(self, note: p.Waiting, now: int) -> str:
         what = awaited(note.program) if note.program else note.run
@@ -343,6 +350,8 @@ def _named_by(calls: Iterable[p.Call]) -> set[tuple[str, int]]:
                 found.add(("buffer", buffer))
             case p.Get(request=request):
                 found.add(("get", request))
+            case p.Relocate(request=request):
+                found.add(("relocate", request))
             case _:
                 pass
     return found

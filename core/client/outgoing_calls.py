@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 from ..model import Program, Range, SliceSpec, Value, ranges
-from ..protocol import Call, Get, Put, Register, Release, Submit, Unregister, View
+from ..protocol import Call, Get, Put, Register, Release, Relocate, Submit, Unregister, View
 from .call_batching import CallBatching
 from .client_limits import Submitted
 from .client_state import ClientState, RegisteredProgram, awaited, registered
+
+Action = Literal["move", "suspend", "resume"]
 
 
 class OutgoingCalls:
@@ -100,6 +102,13 @@ class OutgoingCalls:
         state.last_request = request = state.last_request + 1
         state.requests["get", request] = None
         self.call(Get(request, buffer, shard), now)
+        return request
+
+    def relocate(self, action: Action, name: str, island: str, now: int) -> int:
+        state = self._state
+        state.last_request = request = state.last_request + 1
+        state.requests["relocate", request] = None
+        self.call(Relocate(request, action, name, island), now)
         return request
 
     def release(self, buffers: tuple[int | Range, ...], now: int) -> None:

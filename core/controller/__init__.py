@@ -17,6 +17,8 @@ admission      memory for a whole run at once, before it is ordered; making room
 results        buffers for what a run makes;  buffer_refs: who holds which buffer, and what is done when nobody does
 in_flight      what is in an order and not over, and what of it is late
 run_waits      what runs wait for, and since when
+relocation     slices go to other devices, or to host memory and back;  array_copies: names stand for copies
+drains         hosts get no new slices, or are emptied and leave
 compilation    plans and their code: which hosts know it, and what is compiled where
 watch          every wait has a soft and a hard bound
 outbox         what one turn says;  trace_rows: what is recorded for the trace
@@ -36,5 +38,5 @@ from .live_view import live_view
 from .observations import Observation
 from .policy_news import KeptDevices
 from .records import Stall
-from .snapshot import ClientView, IslandView, OperationView, RunView, Snapshot
+from .snapshot import ClientView, DrainView, IslandView, OperationView, RunView, Snapshot
 from .watch import Bounds

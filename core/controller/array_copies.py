@@ -13,7 +13,20 @@ Neighbours: `relocation` decides when; `buffer_refs` gives a name its copy. The 
 from __future__ import annotations
 
 from ..memory import Buffer, Buffers
-from ..model import Arg, Layout, Out, Place, Program, Reshard, Sharding, SliceSpec, Value, virtual_index
+from ..model import (
+    Arg,
+    Layout,
+    Out,
+    Place,
+    Program,
+    Reshard,
+    Sharding,
+    SliceSpec,
+    Value,
+    device_spans,
+    spans,
+    virtual_index,
+)
 from ..slices import part
 from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
@@ -53,28 +66,27 @@ class ArrayCopies(ControllerModule):
                 width[index] = buffer.count
             index += buffer.count
         lie = dict.fromkeys(layout.place for buffer in wanted for layout in _layouts(buffer))
-        places = (*lie, *[elsewhere(place, old, new) for place in lie])
+        places = (*lie, *[moved(place, old, new) for place in lie])
         run = self._runs.own(program, places, sources, width, now)
         self._names.copy(run, [buffer.owner for buffer in wanted])
         self._runs.advance(run, now)
         return run
 
-    def end(self, run: RunRecord, here: list[Buffer], old: Place, new: Place, now: int) -> None:
-        """It is over. Names stand for the copies from now on, and views are views of those; or (without buffers `here`)
-        the copies are dropped. Nothing may be lowered meanwhile."""
+    def end(self, run: RunRecord, views: list[int] | None, old: Place, new: Place) -> None:
+        """It is over. Names stand for the copies from now on, and these are views of those. None: the copies are
+        dropped. Nothing may be lowered meanwhile."""
         copied: dict[int, int] = {}  # buffer -> its copy
-        for named in run.result_names() if here else ():
+        for named in run.result_names() if views is not None else ():
             for copy, its in self._pairs(named):
-                if its.blame is None and its.buffer in self._buffers.all:
+                if its.blame is None and its.buffer == copy.copied and its.buffer in self._buffers.all:
                     copied.update(zip(_idents(its), _idents(copy), strict=True))
                     copy.copies = its
                     self._refs.put_in_place(copy)
         made: list[BufferName] = []
-        views = sorted([b.id for b in here if b.sources and b.id in self._buffers])
-        for ident in views:
-            view = self._buffers[ident]
-            if ident not in copied and all(source in copied for source in view.sources):
-                again = self._views.again(view, elsewhere(view.layout.place, old, new), copied)
+        for ident in sorted(views or ()):
+            view = self._buffers[ident] if ident in self._buffers and ident not in copied else None
+            if view is not None and all(source in copied for source in view.sources):
+                again = self._views.again(view, moved(view.layout.place, old, new), copied)
                 copied[ident] = again.buffer
                 self._refs.put_in_place(again)
                 made.append(again)
@@ -99,10 +111,12 @@ class ArrayCopies(ControllerModule):
         return found
 
 
-def elsewhere(place: Place, old: Place, new: Place) -> Place:
-    """Where a place is, if it is all or some of the devices of `old` and these have become those of `new`."""
+def moved(place: Place, old: Place, new: Place) -> Place:
+    """Where a place is when the devices of `old` have become those of `new`: it may be some of them, or others."""
     if place == old:
         return new
+    if place.island != old.island or not spans.within(device_spans(place), device_spans(old)):
+        return place
     return part(new, tuple(virtual_index(old, device) for device in place.devices()))
 
 

@@ -115,8 +115,8 @@ class BufferNames(ControllerModule):
     def copy(self, run: RunRecord, names: list[BufferName]) -> None:
         """Its results are copies of what these stand for, and are to take their place."""
         for named in names:
-            copy = BufferName(run.session, named.name, released=named.released, count=named.count, copies=named)
-            run.names.append(copy)
+            copy = BufferName(run.session, named.name, released=named.released, count=named.count)
+            run.names.append(copy.copy_of(named))
         if len(run.names) < len(run.program.ir.results):
             run.counts = [named.count for named in names]
 

@@ -69,7 +69,8 @@ class Clients(ControllerModule):
         return {
             p.Register: self._register, p.Unregister: self._unregister, p.Submit: self._runs.submit,
             p.Put: self._puts.put, p.View: self._views.view, p.Get: self._gets.get, p.Release: self._release,
-            p.ReleaseSlice: self._release_slice, p.Cancel: self._cancel, p.CloseSession: self._bye,
+            p.ReleaseSlice: self._release_slice, p.Relocate: self._relocation.called, p.Cancel: self._cancel,
+            p.CloseSession: self._bye,
         }  # fmt: skip
 
     def stranger(self, peer: int, message: object) -> bool:

@@ -181,7 +181,7 @@ class Controller:
                     )
                     or (any(map(LIVE, state.islands)) and self.dispatch.pump(now))
                     or (state.changing and self.membership.settle(now))
-                    or ((relocation.under_way or relocation.resting) and relocation.work(now))
+                    or ((relocation.under_way or relocation.resting or relocation.asked) and relocation.work(now))
                     or (self.drains.under_way and self.drains.work(now))
                 ):
                     break
@@ -349,7 +349,7 @@ class Controller:
         """All that may be shown, as of now."""
         return snapshot_of(
             self.state, buffers=self.buffers, left=self.left(), order=self.order, policy_news=self.policy_news,
-            resources=self.resources, stalls=self.stalls,
+            resources=self.resources, stalls=self.stalls, relocation=self.relocation, drains=self.drains,
         )  # fmt: skip
 
     def left(self) -> dict[str, int]:

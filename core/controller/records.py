@@ -85,13 +85,14 @@ class BufferName(msgspec.Struct, eq=False):
     count: int = 1
     behind: BufferName | None = None
     copies: BufferName | None = None  # its buffer is a copy of this one's, elsewhere, and will take its place
+    copied: int = -1  # that buffer, of which it is a copy
 
     def part(self, at: int) -> BufferName:
         """Keep the first `at` names of several; return what holds the others. Their buffers are cut by the caller."""
         rest = self.behind = BufferName(
             self.session, self.name + at, self.buffer + at if self.buffer >= 0 else -1, ready=self.ready,
             released=self.released, blame=self.blame, readers=self.readers.copy(), count=self.count - at,
-            behind=self.behind, copies=self.copies,
+            behind=self.behind, copies=self.copies, copied=self.copied + at if self.copies is not None else -1,
         )  # fmt: skip
         self.count = at
         names = self.session.names
@@ -118,6 +119,10 @@ class BufferName(msgspec.Struct, eq=False):
     def stand_for(self, source: BufferName) -> None:
         """It is one more name for the buffer of this one."""
         self.buffer, self.alias, self.ready = source.buffer, True, source.ready
+
+    def copy_of(self, named: BufferName) -> BufferName:
+        self.copies, self.copied = named, named.buffer
+        return self
 
     def take_gets(self) -> list[WaitingGet]:
         """They wait no longer."""

@@ -1,13 +1,14 @@
 """Takes the arrays of a client's slice elsewhere: to other devices, or to host memory and back.
 
-Names, futures and sharing stay as they are; only where the arrays lie is another. The slice is held meanwhile: what
-has been admitted goes on to its end, and all else that needs the slice waits (`Resources.hold`). Then
+Names, futures and sharing stay as they are; only where the arrays lie is another. When all is prepared, the slice is
+held: what has been admitted goes on to its end, and all else that needs the slice waits (`Resources.hold`). Then
 
     move      a run of the controller's own copies the arrays. Its memory is reserved like any run's: all at once, or
               nothing moves. When it is over, names stand for the copies; if it fails, all is as it was.
     suspend   idle arrays are spilled, views are folded, and others may have the devices
     resume    the slice gets the same devices back, then its arrays, all at once
 
+    preparing --its programs are compiled for the target--> emptying    (of a move)
     emptying --nothing is made there any more--> copying --run is over--> (done)
     emptying --nothing uses what is there-----> spilling --all is in host memory--> parked
     parked --resumed--> returning --has its devices--> filling --has its arrays--> (done)
@@ -25,17 +26,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
-from ..compile import Lowerings
+from ..compile import Lowerings, home
 from ..memory import Buffer, Buffers, Ledger, Spill
 from ..model import Place, Spans, device_spans, spans
-from ..protocol import Blame, LogLine, OperateSlices
-from ..slices import Resources
+from ..protocol import Blame, LogLine, OperateSlices, Refused, Relocate, Relocated
+from ..slices import Binding, Resources
 from .admission import Admission
-from .array_copies import ArrayCopies
+from .array_copies import ArrayCopies, moved
+from .call_arguments import one_by_one
+from .compilation import Compilation
 from .gets import Gets
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
+from .plan_rows import PlanRows
 from .records import ClientRecord, RunRecord, Waiter
 from .runs import Runs
 from .state import ControllerModule, State
@@ -44,7 +49,7 @@ from .views import Views
 UNUSED = ("promised", "spilling", "restoring")  # states of buffers that are not yet where they will be
 
 
-class Relocated(msgspec.Struct, eq=False):
+class OnTheWay(msgspec.Struct, eq=False):
     """Slices of a client that lie at one place, and are on their way."""
 
     session: ClientRecord
@@ -55,10 +60,12 @@ class Relocated(msgspec.Struct, eq=False):
     asleep: bool = False  # they are to be in host memory
     phase: str = "emptying"
     run: RunRecord | None = None  # that copies
+    views: list[int] = []  # that are to be made again of the copies
     line: int = 0  # its number among those that wait for memory
     why: str = ""  # what it waits for, if that is nothing that the phase says
     places: tuple[tuple[int, Place], ...] = ()  # entries of `State.asleep`
     detached: bool = False  # its slices are not here any more; its arrays may be
+    ahead: list[PlanRows] = []  # of a move: what is compiled for the target
     tried: int = -1  # `Ledger.eased` when there was no room for all of its arrays
 
     @property
@@ -66,13 +73,23 @@ class Relocated(msgspec.Struct, eq=False):
         """What goes on, for those who wait for it."""
         if not self.asleep:
             return "is being moved" if self.target else "is being resumed"
-        return "is suspended" if self.phase == "parked" else "is being suspended"
+        return "is suspended" if self.phase in ("parked", "preparing") else "is being suspended"
+
+
+class AskedFor(msgspec.Struct, eq=False):
+    """What a client has asked for and has not heard of. `wrong`: why it was not done."""
+
+    session: ClientRecord
+    call: Relocate
+    slices: set[tuple[int, str]]
+    wrong: str = ""
 
 
 class Relocation(ControllerModule):
     _state: State
     _admission: Admission
     _buffers: Buffers
+    _compilation: Compilation
     _copies: ArrayCopies
     _gets: Gets
     _ledger: Ledger
@@ -83,10 +100,43 @@ class Relocation(ControllerModule):
     _runs: Runs
     _spill: Spill
     _views: Views
-    under_way: dict[tuple[int, str], Relocated] = {}  # by session and slice; those of one share one record
+    under_way: dict[tuple[int, str], OnTheWay] = {}  # by session and slice; those of one share one record
+    asked: list[AskedFor] = []
     resting: dict[int, None] = {}  # clients of which all slices are suspended, also those that are bound later
 
     # --- in ------------------------------------------------------------------------------------------------------
+
+    def called(self, session: ClientRecord, call: Relocate, now: int) -> str | None:
+        """A client asks for its own slices."""
+        known = [island.island.index for island in self._state.islands if island.island.name == call.island]
+        names = [call.slice] if call.slice else self._names(session.number)
+        if call.island and not known:
+            wrong = f"no island is called {call.island!r}"
+        else:
+            island = known[0] if call.island else -1
+            wrong = self.operate(OperateSlices(session.number, call.action, call.slice, island=island), now)
+        if wrong:
+            self._outbox.note(session.peer, Refused("relocate", call.request, Blame("refused", wrong)))
+        else:
+            self.asked.append(AskedFor(session, call, {(session.number, name) for name in names}))
+        return None
+
+    def _answer(self) -> None:
+        """Clients hear of what is done."""
+        for each in [each for each in self.asked if each.session.gone or not self._is_under_way(each)]:
+            self.asked.remove(each)
+            if each.wrong:
+                blame = Blame("moved", each.wrong)
+                self._outbox.note(each.session.peer, Refused("relocate", each.call.request, blame))
+            else:
+                self._outbox.note(each.session.peer, Relocated(each.call.request))
+
+    def _is_under_way(self, each: AskedFor) -> bool:
+        phases = [self.under_way[key].phase for key in each.slices if key in self.under_way]
+        return any(phase != "parked" or each.call.action == "resume" for phase in phases)
+
+    def _names(self, session: int) -> list[str]:
+        return [b.spec.name for b in self._resources.bindings() if b.session == session]
 
     def operate(self, event: OperateSlices, now: int) -> str:
         """What an operator asks for. Returns why nothing of it can be done, or ""."""
@@ -94,18 +144,22 @@ class Relocation(ControllerModule):
         if number not in self._state.sessions:
             return f"there is no client {number}"
         if not event.slice:
-            names = [b.spec.name for b in self._resources.bindings() if b.session == number]
+            names = self._names(number)
             if event.action == "suspend":
                 self.resting[number] = None
             elif event.action == "resume":
                 self.resting.pop(number, None)
         wrong = [self._operate(event, name, now) for name in names]
-        return min(wrong, default="" if event.action == "suspend" else f"client {number} has no slices")
+        if not event.slice and event.action == "suspend":
+            return ""  # those that cannot be suspended yet are when they can
+        return min(wrong, default=f"client {number} has no slices")
 
     def _operate(self, event: OperateSlices, name: str, now: int) -> str:
         if event.action == "move":
             islands = self._state.island_of_host
             hosts = [devices for host in spans.items(event.away) for devices in islands(host).island.devices_of(host)]
+            if not hosts and event.island < 0 and (place := self._resources.place(event.client, name)):
+                hosts = list(device_spans(place))  # away from here
             return self.move(event.client, name, now, spans.normal(hosts), event.island)
         return (self.suspend if event.action == "suspend" else self.resume)(event.client, name, now)
 
@@ -129,23 +183,48 @@ class Relocation(ControllerModule):
             return f"slice {name!r} {each.words}"
         if each is None and (why := self.refused(session, name)):
             return why
-        target = self._resources.elsewhere(session, name, away, island)
+        names = self._together(session, name) if each is None else each.names
+        targets = [self._resources.elsewhere(session, one, away, island) for one in (name, *names)]
+        fit = [t for t in targets if t is not None and all(self._resources.suits(session, one, t) for one in names)]
+        target = fit[0] if fit else None
         if target is None:
             return f"slice {name!r} finds no other devices"
         if each is None:
             each = self._enter(session, name, now)
-        each.target, each.phase = target, "emptying"
+        each.target, each.phase, each.why = target, "preparing", "code for its new devices"
         for one in each.names:
             self._resources.aim(session, one, target)
-        self._hold(each, now)
+        self._compile(each, target)
         return ""
+
+    def _compile(self, each: OnTheWay, target: Place) -> None:
+        """The client's programs for the target, ahead: it need not wait for that."""
+        number, names = each.session.number, set(each.names)
+        for record in each.session.programs.values():
+            if record.blame is not None or not any(spec.name in names or spec.of in names for spec in record.ir.slices):
+                continue
+            places = [self._resources.place(number, spec.name) for spec in record.ir.slices]
+            if all(places):
+                there = tuple(moved(place, each.place, target) for place in places if place is not None)
+                lie = one_by_one(record.layouts) or tuple(home(record.ir, there, value) for value in record.ir.args)
+                args = tuple(replace(layout, place=moved(layout.place, each.place, target)) for layout in lie)
+                rows = self._compilation.rows_of(self._lowerings.lower(record.ir, there, args))
+                rows.users += 1
+                each.ahead.append(rows)
+
+    def _compiled(self, each: OnTheWay) -> None:
+        """It waits for code no longer."""
+        for rows in each.ahead:
+            rows.users -= 1
+        each.ahead, each.why = [], ""
 
     def suspend(self, session: int, name: str, now: int) -> str:
         """Returns why not, or ""."""
         each = self.under_way.get((session, name))
         if each is not None:
             each.asleep = True  # if it moves, or comes back: then as soon as it has
-            self._hold(each, now)
+            if each.phase != "preparing":
+                self._hold(each, now)
             return ""
         if why := self.refused(session, name):
             return why
@@ -160,21 +239,27 @@ class Relocation(ControllerModule):
         if each is None or not each.asleep:
             return f"slice {name!r} is not suspended"
         each.asleep = False
-        self._hold(each, now)
+        if each.phase != "preparing":
+            self._hold(each, now)
         return ""
 
-    def _enter(self, session: int, name: str, now: int) -> Relocated:
+    def _together(self, session: int, name: str) -> tuple[str, ...]:
+        """This slice, and the others of its client that lie where it lies."""
         place = self._resources.place(session, name)
-        assert place is not None
-        names = tuple(
+        return tuple(
             b.spec.name for b in self._resources.bindings()
             if b.session == session and b.place == place and b.key not in self.under_way
         )  # fmt: skip
-        each = Relocated(self._state.sessions[session], names, place, now)
+
+    def _enter(self, session: int, name: str, now: int) -> OnTheWay:
+        place = self._resources.place(session, name)
+        assert place is not None
+        names = self._together(session, name)
+        each = OnTheWay(self._state.sessions[session], names, place, now)
         self.under_way.update({(session, one): each for one in names})
         return each
 
-    def _hold(self, each: Relocated, now: int) -> None:
+    def _hold(self, each: OnTheWay, now: int) -> None:
         """What needs the slices waits from now on, and hears why."""
         session = each.session
         for name in each.names:
@@ -185,57 +270,72 @@ class Relocation(ControllerModule):
         self._views.wait_again(session)
         self._runs.lower_again(now)
 
-    def _places(self, each: Relocated) -> list[Place]:
+    def _places(self, each: OnTheWay) -> list[Place]:
         """Where arrays lie that go with these slices: there, or on some of those devices."""
-        found = {each.place: None}
+        number, found = each.session.number, {each.place: None}
         for name in each.names:
-            for spec in self._resources.parts(each.session.number, name):
-                place = self._resources.place(each.session.number, spec.name)
-                if place is not None:
-                    found[place] = None
-        others = {b.place for b in self._resources.bindings() if b.session == each.session.number} - {each.place}
-        whole = device_spans(each.place)
-        for buffer in self._buffers:
-            place = buffer.layout.place
-            if buffer.client == each.session.number and place not in found and place not in others:
-                if place.island == each.place.island and spans.within(device_spans(place), whole):
-                    found[place] = None
-        return list(found)
+            places = [self._resources.place(number, spec.name) for spec in self._resources.parts(number, name)]
+            found.update((place, None) for place in places if place is not None)
+        found.update((buffer.layout.place, None) for buffer in self._buffers if buffer.client == number)
+        mine = [b for b in self._resources.bindings() if b.session == number]
+        return [place for place in found if self._has(each, place, mine)]
+
+    def _has(self, each: OnTheWay, place: Place, mine: list[Binding]) -> bool:
+        """Whether arrays at this place go with these slices, and not with another one of the client (`mine`): one that
+        lies just there, or has a part there, or was bound before and has these devices, too."""
+        if place == each.place or each.detached:
+            return place == each.place or (each.session.number, place) in each.places
+        if any(place in (b.place, b.target) for b in mine):
+            return False
+        number = each.session.number
+        for b in mine:
+            if any(
+                self._resources.place(number, spec.name) == place for spec in self._resources.parts(number, b.spec.name)
+            ):
+                return b.spec.name in each.names
+        devices = device_spans(place)
+        for b in mine:
+            for whole in (b.place, b.target):
+                if whole and whole.island == place.island and spans.within(devices, device_spans(whole)):
+                    return b.spec.name in each.names and whole == each.place
+        return False
 
     # --- forward -------------------------------------------------------------------------------------------------
 
     def work(self, now: int) -> bool:
         """Each as far as it can go now. True: something has moved."""
-        moved = False
+        changed = False
         for number in self.resting:
             for binding in self._resources.bindings():
                 if binding.session == number and binding.place and binding.key not in self.under_way:
-                    moved |= not self.suspend(*binding.key, now)
+                    changed |= not self.suspend(*binding.key, now)
         for each in dict.fromkeys(self.under_way.values()):
             while self._step(each, now):
-                moved = True
-        return moved
+                changed = True
+        if self.asked:
+            self._answer()
+        return changed
 
-    def _step(self, each: Relocated, now: int) -> bool:
+    def _step(self, each: OnTheWay, now: int) -> bool:
         if (each.session.number, each.names[0]) not in self.under_way:
             return False  # it is over
         if not each.detached and self._is_elsewhere(each):
             self._detach(each, now)
             return True
         was = each.phase
-        steps: dict[str, Callable[[Relocated, int], None]] = {
-            "emptying": self._empty, "copying": self._copy, "spilling": self._spill_all, "parked": self._rest,
-            "returning": self._return, "filling": self._fill,
+        steps: dict[str, Callable[[OnTheWay, int], None]] = {
+            "preparing": self._prepare, "emptying": self._empty, "copying": self._copy,
+            "spilling": self._spill_all, "parked": self._rest, "returning": self._return, "filling": self._fill,
         }  # fmt: skip
         steps[was](each, now)
         return each.phase != was
 
-    def _is_elsewhere(self, each: Relocated) -> bool:
+    def _is_elsewhere(self, each: OnTheWay) -> bool:
         """Its client has released it, or a device was lost where it lay."""
         found = [self._resources.binding(each.session.number, name) for name in each.names]
         return any(b is None or each.place not in (b.place, b.back) for b in found)
 
-    def _here(self, each: Relocated) -> list[Buffer]:
+    def _here(self, each: OnTheWay) -> list[Buffer]:
         """The client's buffers at these places that have contents, or will have."""
         places = frozenset(self._places(each))
         return [
@@ -244,7 +344,19 @@ class Relocation(ControllerModule):
             and (b.owner is None or b.owner.copies is None)
         ]  # fmt: skip
 
-    def _empty(self, each: Relocated, now: int) -> None:
+    def _prepare(self, each: OnTheWay, now: int) -> None:
+        """Until its programs can run where it goes, or never will."""
+        if not self._has_target(each):
+            self._detach(each, now)
+            return
+        ready = [self._compilation.ask(rows) for rows in each.ahead]
+        never = [self._compilation.blame(rows.plan.id) is not None for rows in each.ahead]
+        if all(map(any, zip(ready, never, strict=True))):
+            self._compiled(each)
+            each.phase = "emptying"
+            self._hold(each, now)
+
+    def _empty(self, each: OnTheWay, now: int) -> None:
         """Until nothing is made there any more; to be suspended, until nothing uses what is there."""
         if each.target is None and not each.asleep:
             self._release(each, now)
@@ -256,10 +368,11 @@ class Relocation(ControllerModule):
             if not self._in_use(each):
                 each.phase = "spilling"
             return
+        each.views = [buffer.id for buffer in here if buffer.shards]
         each.run = self._copies.begin(each.session, each.words, here, each.place, each.target, now)
         each.phase = "copying"
 
-    def _in_use(self, each: Relocated) -> bool:
+    def _in_use(self, each: OnTheWay) -> bool:
         """Whether a run that has been admitted has something there."""
         places = frozenset(self._places(each))
         for run in self._state.runs.values():
@@ -270,7 +383,7 @@ class Relocation(ControllerModule):
 
     # --- to other devices ------------------------------------------------------------------------------------------
 
-    def _copy(self, each: Relocated, now: int) -> None:
+    def _copy(self, each: OnTheWay, now: int) -> None:
         run = each.run
         if run is not None and run.state != "over":
             if self._has_target(each):
@@ -285,7 +398,7 @@ class Relocation(ControllerModule):
 
         def change() -> None:
             if run is not None:
-                self._copies.end(run, self._here(each) if arrived else [], old, target, now)
+                self._copies.end(run, each.views if arrived else None, old, target)
             for name in each.names:
                 self._resources.arrived(each.session.number, name, arrived)
 
@@ -296,8 +409,8 @@ class Relocation(ControllerModule):
             if all(b.place != old for b in self._resources.bindings()):
                 self._lowerings.forget_place(old)
         else:
-            why = run.blame if run is not None else None
-            self._outbox.effect(LogLine(f"{self._who(each)} was not moved: {why or 'devices were lost'}"))
+            why = f"was not moved: {run.blame if run is not None else 'devices were lost'}"
+            self._failed(each, why)
         if each.asleep:
             self._wake(each)
             self._hold(each, now)
@@ -305,13 +418,13 @@ class Relocation(ControllerModule):
         else:
             self._release(each, now)
 
-    def _has_target(self, each: Relocated) -> bool:
+    def _has_target(self, each: OnTheWay) -> bool:
         found = [self._resources.binding(each.session.number, name) for name in each.names]
         return all(b is not None and b.target == each.target for b in found)
 
     # --- to host memory, and back -----------------------------------------------------------------------------------
 
-    def _spill_all(self, each: Relocated, now: int) -> None:
+    def _spill_all(self, each: OnTheWay, now: int) -> None:
         here = self._here(each)
         if not each.asleep:
             if not any(b.state in UNUSED for b in here):
@@ -332,25 +445,26 @@ class Relocation(ControllerModule):
             elif buffer.shared:
                 each.why = "views of its arrays, on other slices or from before a restart"
         if all(b.state == "spilled" or b.folded for b in here):
+            each.phase = "parked"
             for name in each.names:
                 self._resources.park(each.session.number, name)
-                self._resources.hold(each.session.number, name, "is suspended")
-            each.phase = "parked"
+                self._resources.hold(each.session.number, name, each.words)
+            self._runs.renew_reasons({(each.session.number, name): each.words for name in each.names})
             self._outbox.effect(LogLine(f"{self._who(each)} is suspended"))
             self._runs.slices_bound(now)
 
-    def _rest(self, each: Relocated, now: int) -> None:
+    def _rest(self, each: OnTheWay, now: int) -> None:
         if not each.asleep:
             for name in each.names:
                 self._resources.unpark(each.session.number, name)
             each.phase = "returning"
 
-    def _return(self, each: Relocated, now: int) -> None:
+    def _return(self, each: OnTheWay, now: int) -> None:
         found = [self._resources.binding(each.session.number, name) for name in each.names]
         if all(b is not None and b.place is not None for b in found):
             each.phase = "spilling" if each.asleep else "filling"
 
-    def _fill(self, each: Relocated, now: int) -> None:
+    def _fill(self, each: OnTheWay, now: int) -> None:
         """Its arrays come back together, when there is room for all of them."""
         if each.line:
             return
@@ -385,7 +499,7 @@ class Relocation(ControllerModule):
     def _is_away(buffer: Buffer) -> bool:
         return buffer.folded or buffer.state in ("spilling", "spilled", "restoring")
 
-    def _restore(self, each: Relocated, away: list[Buffer], now: int) -> None:
+    def _restore(self, each: OnTheWay, away: list[Buffer], now: int) -> None:
         each.line = 0
         for buffer in away:
             if buffer.id in self._buffers and buffer.state == "spilled":
@@ -393,7 +507,7 @@ class Relocation(ControllerModule):
             else:  # it was released meanwhile
                 self._admission.not_needed(buffer)
 
-    def _refuse(self, each: Relocated) -> None:
+    def _refuse(self, each: OnTheWay) -> None:
         each.line, each.tried, each.why = 0, self._ledger.eased, "device memory for all of its arrays"
 
     def places_changed(self, now: int) -> None:
@@ -402,7 +516,7 @@ class Relocation(ControllerModule):
 
     # --- out -----------------------------------------------------------------------------------------------------
 
-    def _release(self, each: Relocated, now: int) -> None:
+    def _release(self, each: OnTheWay, now: int) -> None:
         """What waited for the slices goes on."""
         number = each.session.number
         for name in each.names:
@@ -424,7 +538,7 @@ class Relocation(ControllerModule):
         for name in each.names if each.asleep else ():  # what was suspended stays so where it is now
             self.suspend(number, name, now)
 
-    def _wake(self, each: Relocated) -> None:
+    def _wake(self, each: OnTheWay) -> None:
         """Arrays there need not stay in host memory."""
         for entry in each.places:
             self._state.asleep.pop(entry, None)
@@ -433,8 +547,10 @@ class Relocation(ControllerModule):
             run for run in self._state.runs.values() if run.state == "submitted" and run.session is each.session
         )
 
-    def _detach(self, each: Relocated, now: int) -> None:
+    def _detach(self, each: OnTheWay, now: int) -> None:
         """Its slices were released, or a device was lost: what was begun is taken back, and its arrays come back."""
+        if each.target is not None:
+            self._failed(each, "was not moved: it was released, or devices were lost")
         run, each.run = each.run, None
         if run is not None:
             self._outcomes.fail(run, Blame("moved", "its slice is elsewhere"), now)
@@ -445,6 +561,7 @@ class Relocation(ControllerModule):
         for name in each.names:
             if self._resources.binding(each.session.number, name) is not None:
                 self._resources.arrived(each.session.number, name, moved=False)
+        self._compiled(each)
         each.detached, each.target, each.phase = True, None, "filling"
 
     def client_gone(self, session: ClientRecord, now: int) -> None:
@@ -453,7 +570,13 @@ class Relocation(ControllerModule):
             self._detach(each, now)
             self._release(each, now)
 
+    def _failed(self, each: OnTheWay, why: str) -> None:
+        self._outbox.effect(LogLine(f"{self._who(each)} {why}"))
+        for asked in self.asked:
+            if any((each.session.number, name) in asked.slices for name in each.names):
+                asked.wrong = asked.wrong or f"slice {', '.join(map(repr, each.names))} {why}"
+
     # --- to look at ----------------------------------------------------------------------------------------------
 
-    def _who(self, each: Relocated) -> str:
+    def _who(self, each: OnTheWay) -> str:
         return f"slice {', '.join(map(repr, each.names))} of client {each.session.name!r}"

@@ -297,9 +297,10 @@ class Runs(ControllerModule):
         for session, name, _ in self._resources.retry():
             self.slice_changed(session, name, now)
 
-    def renew_reasons(self) -> None:
+    def renew_reasons(self, reasons: dict[tuple[int, str], str] | None = None) -> None:
         """Why slices wait has changed, and that they do has not."""
-        reasons = self._resources.renewed()
+        if reasons is None:
+            reasons = self._resources.renewed()
         for key, reason in reasons.items():
             for run in self._state.for_slice.get(key, {}).values():
                 self._waits.renew(run, f"slice {key[1]!r} {reason}")

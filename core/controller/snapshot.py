@@ -13,8 +13,10 @@ from ..model import Spans
 from ..record import OrderHash
 from ..schedule import WaitingGang
 from ..slices import Refusal, Resources
+from .drains import Drains
 from .policy_news import KeptDevices, PolicyNews
 from .records import ClientRecord, InFlight, Stall
+from .relocation import Relocation
 from .stalls import Stalls
 from .state import IslandState, State
 
@@ -61,6 +63,23 @@ class ClientView(msgspec.Struct, frozen=True):
     codes: frozenset[str]  # of its programs: by hash, the code that must be kept
 
 
+class RelocationView(msgspec.Struct, frozen=True):
+    """Slices of a client that are on their way, or in host memory."""
+
+    client: int
+    slices: tuple[str, ...]
+    words: str  # as in "is being moved"
+    waits: str  # for what; "": for nothing that takes long
+    since: int
+
+
+class DrainView(msgspec.Struct, frozen=True):
+    host: int
+    waits: str  # why it is not empty yet
+    since: int
+    until: int  # the deadline; 0: none
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     incarnation: int
     islands: tuple[IslandView, ...]
@@ -71,12 +90,16 @@ class Snapshot(msgspec.Struct, frozen=True):
     waits: tuple[Stall, ...]  # runs that wait and do not stall
     stalls_ever: int
     refusals: tuple[Refusal, ...]  # agents that may not be hosts
+    relocations: tuple[RelocationView, ...]
+    drains: tuple[DrainView, ...]
+    cordoned: tuple[int, ...]  # hosts
+    drained: tuple[int, ...]  # hosts that have left, and stay away until their cordon is lifted
     order: str  # the hash of all islands' orders
 
 
 def snapshot_of(
     state: State, *, buffers: Buffers, left: dict[str, int], order: OrderHash, policy_news: PolicyNews,
-    resources: Resources, stalls: Stalls,
+    resources: Resources, stalls: Stalls, relocation: Relocation, drains: Drains,
 ) -> Snapshot:  # fmt: skip
     return Snapshot(
         state.incarnation,
@@ -84,7 +107,14 @@ def snapshot_of(
         tuple(_client(session) for session in state.sessions.values()),
         left, sum(buffer.references * buffer.count for buffer in buffers),
         tuple(stalls.now()), tuple(stalls.waits()), state.stalls_ever,
-        tuple(resources.refusals.all()), order.whole(),
+        tuple(resources.refusals.all()),
+        tuple(
+            RelocationView(each.session.number, each.names, each.words, each.why, each.since)
+            for each in dict.fromkeys(relocation.under_way.values())
+        ),
+        tuple(DrainView(each.host, each.waits, each.since, each.until) for each in drains.under_way.values()),
+        tuple(host for host in range(state.cluster.hosts) if resources.is_cordoned(host)),
+        tuple(state.drained), order.whole(),
     )  # fmt: skip
 
 

@@ -78,10 +78,16 @@ class PutStarted(Command, frozen=True):
     layout: Layout
 
 
+class SlicesRelocated(Command, frozen=True):
+    """What the user has asked to be moved, suspended or resumed, is. Else: CallRefused."""
+
+    request: int
+
+
 class CallRefused(Command, frozen=True):
     """The controller has refused a call."""
 
-    what: str  # "program", "put", "get", "slice" or "sending", as in `Refused`
+    what: str  # "program", "put", "get", "slice", "relocate" or "sending", as in `Refused`
     name: int
     blame: Blame
 

@@ -92,6 +92,16 @@ class ReleaseSlice(Wire, frozen=True, tag="release_slice"):
     name: str
 
 
+class Relocate(Wire, frozen=True, tag="relocate"):
+    """Have slices moved to other devices with the arrays on them, or suspended (the arrays go to host memory, and
+    others may have the devices), or resumed. Answer: Relocated when that is done, or Refused."""
+
+    request: int
+    action: Literal["move", "suspend", "resume"]
+    slice: str = ""  # "": all that it has
+    island: str = ""  # of a move: to this island; "": to any
+
+
 class Cancel(Wire, frozen=True, tag="cancel"):
     run: int
 
@@ -100,7 +110,7 @@ class CloseSession(Wire, frozen=True, tag="bye"):
     pass
 
 
-Call = Register | Unregister | Submit | Put | View | Get | Release | ReleaseSlice | Cancel | CloseSession
+Call = Register | Unregister | Submit | Put | View | Get | Release | ReleaseSlice | Relocate | Cancel | CloseSession
 
 
 class Calls(Wire, frozen=True, tag="calls"):
@@ -191,10 +201,17 @@ class PutAccepted(Wire, frozen=True, tag="taking"):
     layout: Layout
 
 
+class Relocated(Wire, frozen=True, tag="relocated"):
+    """What a Relocate asked for is done."""
+
+    request: int
+
+
 class Refused(Wire, frozen=True, tag="refused"):
     """The controller refuses a call. The blame says what was asked, what there is, and what would fit."""
 
-    what: str  # "program", "put", "get" or "slice"; "sending": a get after `GetAccepted`; not all contents may come
+    # "program", "put", "get", "slice" or "relocate"; "sending": a get after `GetAccepted`; not all contents may come
+    what: str
     name: int
     blame: Blame
 
@@ -216,6 +233,7 @@ Note = (
     | GetAccepted
     | GetSettled
     | PutAccepted
+    | Relocated
     | Refused
     | ConnectionClosed
 )

@@ -82,6 +82,10 @@ class OperatorAnswer(Command, frozen=True):
 
     wrong: str
 
+    @property
+    def text(self) -> str:
+        return f"refused: {self.wrong}" if self.wrong else ""
+
 
 class PolicyReplaced(Command, frozen=True):
     """An island's policy broke its contract, and fifo replaces it from now on. The driver must show this to users."""

@@ -246,9 +246,11 @@ class Resources:
             if old:
                 moved.append(Moved(*binding.key, old, now.place or _unbound(now, now.reason)))
                 moved += self._moved_parts(now, old)
-        order = sorted(self._waiting, key=lambda key: self._bindings[key].ticket)
-        self._waiting = dict.fromkeys(order)
+        self._sort_waiting()
         return moved
+
+    def _sort_waiting(self) -> None:
+        self._waiting = dict.fromkeys(sorted(self._waiting, key=lambda key: self._bindings[key].ticket))
 
     def _give_up_lost(self, binding: Binding, gone: Spans) -> None:
         """Where it was to go, or to come back to, a device is lost."""
@@ -318,6 +320,10 @@ class Resources:
             self._put(binding, old)
         return found if found and device_spans(found) != device_spans(old) else None
 
+    def suits(self, session: int, name: str, place: Place) -> bool:
+        """Whether a slice may lie on the island of this place."""
+        return self._inventories[place.island] in self._matching(self._bindings[session, name].spec)
+
     def aim(self, session: int, name: str, place: Place) -> None:
         """Its arrays are to be copied there: nobody else gets these devices meanwhile."""
         binding = self._bindings[session, name]
@@ -330,11 +336,13 @@ class Resources:
         target = binding.target
         if target is None:
             return  # a device was lost there
-        self._put(binding, target, by=-1)
+        binding = msgspec.structs.replace(binding, target=None)
         if moved:
-            self._unbind(msgspec.structs.replace(binding, target=None))
+            self._unbind(binding)
             binding = msgspec.structs.replace(binding, place=target, parked=False)
-        self._bindings[session, name] = binding = msgspec.structs.replace(binding, target=None)
+        else:
+            self._put(binding, target, by=-1)
+        self._bindings[session, name] = binding
         if binding.place and not binding.parked:
             self._put(binding, binding.place, by=-1)  # the two may have had devices in common
             self._put(binding, binding.place)
@@ -350,7 +358,9 @@ class Resources:
         """It wants its devices back. False: it waits for them, and `retry` gives it them."""
         binding = self._bindings[session, name]
         back = msgspec.structs.replace(binding, parked=False, place=None, back=binding.place)
-        return self._bind_or_wait(back).place is not None
+        bound = self._bind_or_wait(back).place is not None
+        self._sort_waiting()
+        return bound
 
     # --- finding a place ------------------------------------------------------------------------------------
 
@@ -473,6 +483,8 @@ class Resources:
                 hosts = inventory.hosts_in(state)
                 if hosts:
                     parts.append(f"hosts {spans.text(hosts)} {where} ({state})")
+            if inventory.cordoned:
+                parts.append(f"hosts {spans.text(spans.of(sorted(inventory.cordoned)))} {where} (cordoned)")
             broken = inventory.broken()
             if broken:
                 parts.append(f"devices {spans.text(broken)} {where} (lost)")

@@ -62,7 +62,7 @@ def address_of(text: str, command: str) -> str:
 
 def _cancel(given: argparse.Namespace) -> int:
     place, access = address_of(given.address, "cancel"), access_of(given)
-    done: CancelReply = _ask(place, access, CancelCall(given.client, given.which))
+    done: CancelReply = ask_controller(place, access, CancelCall(given.client, given.which))
     print(f"client {done.client}: {plural(len(done.runs), 'run')} cancelled")
     return 0
 
@@ -75,12 +75,12 @@ def _status(given: argparse.Namespace) -> int:
 
 def look(address: str, access: Access) -> dict[str, Any]:
     """The controller's status report. Raises SeawayError if no controller answers."""
-    report: Report = _ask(address, access, Status())
+    report: Report = ask_controller(address, access, Status())
     found: dict[str, Any] = json.loads(report.json)
     return found
 
 
-def _ask(address: str, access: Access, request: msgspec.Struct) -> Any:
+def ask_controller(address: str, access: Access, request: msgspec.Struct) -> Any:
     async def ask_for_it() -> Any:
         channel = access.channel(address)
         try:
@@ -109,6 +109,7 @@ def table(found: dict[str, Any]) -> str:
             lines.append(
                 f"island {each['name']!r} breaks again and again, for {broken['seconds']:.0f} s: {broken['reason']}"
             )
+    lines += _on_the_way(found)
     lines += _reserved(found["islands"])
     lines += _stalls(found)
     lines += _clocks(found["islands"])
@@ -127,6 +128,24 @@ def table(found: dict[str, Any]) -> str:
     if refused:
         lines.append(f"refused: {refused}; see the controller's log for names and addresses")
     return "\n".join([*lines, *(f"  {text}" for text in found["said"][-3:])])
+
+
+def _on_the_way(found: dict[str, Any]) -> list[str]:
+    """Lines for hosts that are cordoned or drain, and for slices that are not at their place."""
+    lines = []
+    for host in [host for island in found["islands"] for host in island["hosts"] if host["cordoned"]]:
+        who, drains = f"host {host['host']} ({host['agent']})", host["drains"]
+        if drains:
+            left = f"; leaves in {drains['left']:.0f} s" if drains["left"] is not None else ""
+            waits = f": waits for {drains['waits']}" if drains["waits"] else ""
+            lines.append(f"{who} drains, for {drains['seconds']:.0f} s{waits}{left}")
+        else:
+            lines.append(f"{who} has drained" if host["drained"] else f"{who} is cordoned")
+    for each in found["moving"]:
+        waits = f": waits for {each['waits']}" if each["waits"] else ""
+        names = ", ".join(map(repr, each["slices"]))
+        lines.append(f"slice {names} of client {each['client']} {each['state']}, for {each['seconds']:.0f} s{waits}")
+    return lines
 
 
 def _reserved(islands: list[dict[str, Any]]) -> list[str]:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from core import protocol as p
 from core.client import Blocked, Client, Limits
 from core.model import Range, Value, ranges
 
-from ..errors import SessionClosed
+from ..errors import NotNow, SessionClosed
 from ..graph import Given, Graph, single
 from ..specs import Slice, avals
 from . import ambient
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 PROGRAMS = Limits().max_programs  # programs registered at once; the oldest is unregistered to make room
 TOGETHER = 1 << 20  # bytes that are put by one call, or one array
+PAST = {"move": "moved", "suspend": "suspended", "resume": "resumed"}
 POLL = 1_000  # nanoseconds of session time that one check for readiness takes
 
 log = logging.getLogger("seaway")
@@ -52,6 +53,7 @@ class Caller:
             p.CallRefused: self._refused,
             p.Received: lambda said: self._fetched(said.request, said.blame, said.rows),
             p.ProgramTold: lambda said: self._compiling.discard(said.program),
+            p.SlicesRelocated: lambda said: self._relocated.update({said.request: ""}),
             p.GetAgain: lambda said: log.info("client %r: contents are asked for again: %s", name, said.blame),
             p.LogLine: lambda said: log.info("client %r: %s", name, said.text),
         }  # fmt: skip
@@ -64,6 +66,7 @@ class Caller:
         self.name_of = self._slices.of
         self._runs: dict[int, tuple[Run, ArrayGroup | None]] = {}
         self._fetches: dict[int, Fetch] = {}
+        self._relocated: dict[int, str] = {}  # what was asked for and is over: why it was not done, or ""
         self._dropped = DroppedArrays(None if self._spans is None else self._spans.given_back)
         self.given_up = self._dropped.given_up  # takes names of arrays that the user has given up
         self._waited = WaitedRuns()
@@ -392,6 +395,20 @@ class Caller:
         if name:
             self._port.call(lambda client, now: client.release_slice(name, now))
 
+    def relocate(self, action: Literal["move", "suspend", "resume"], home: Slice | None, island: str = "") -> None:
+        """Have a slice, or all, moved, suspended or resumed; wait until it is done. A slice that this client has not
+        used has no devices."""
+        if home is not None and not isinstance(home, Slice):
+            raise TypeError(f"session.{action}({home!r}): give the slice itself, as sw.slice(...) made it")
+        self._may_call()
+        name = self._slices.used(home) if home is not None else ""
+        if home is not None and not name:
+            raise NotNow(f"session.{action}: client {self.name!r} has not used this slice, so it has no devices yet")
+        request = self._port.call(lambda client, now: client.relocate(action, name, island, now))
+        self._wait(lambda: request in self._relocated, f"slices to be {PAST[action]}")
+        if wrong := self._relocated.pop(request):
+            raise NotNow(f"session.{action}: {wrong}")
+
     # --- what comes ---------------------------------------------------------------------------------------
 
     def _heard(self, effect: Any) -> None:
@@ -425,6 +442,8 @@ class Caller:
     def _refused(self, effect: p.CallRefused) -> None:
         if effect.what == "get":
             self._fetched(effect.name, effect.blame)
+        elif effect.what == "relocate":
+            self._relocated[effect.name] = effect.blame.cause
         else:
             log.info("client %r: a %s was refused: %s", self.name, effect.what, effect.blame)
 

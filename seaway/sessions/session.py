@@ -314,6 +314,21 @@ class Session:
         """Release a slice's devices. The slice is bound again when it is next used."""
         ambient.caller("release").release_slice(home)
 
+    def move(self, home: Slice | None = None, *, island: str = "") -> None:
+        """Move a slice of the current client, or all, to other devices: of this island, or the best ones of any. Arrays
+        on it move too, and calls that need it wait. Returns when that is done; raises `NotNow` if there is no room."""
+        ambient.caller("move").relocate("move", home, island)
+
+    def suspend(self, home: Slice | None = None) -> None:
+        """Take a slice's arrays to host memory, or those of all slices of the current client: others may have the
+        devices. Its calls wait until `resume`. Returns when the devices are free."""
+        ambient.caller("suspend").relocate("suspend", home)
+
+    def resume(self, home: Slice | None = None) -> None:
+        """Let what was suspended go on, on the devices that it had, when they are free. Returns when it has its arrays
+        back."""
+        ambient.caller("resume").relocate("resume", home)
+
     def __repr__(self) -> str:
         return f"<sw.Session, {self.driver.title}{', closed' if self.closed else ''}>"
 

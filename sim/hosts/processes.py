@@ -194,7 +194,7 @@ class ControllerProcess(Process):
                     sim.clock.at(sim.now + sim.times.form, self._formed, island, epoch)
                 case e.DropWorlds():
                     pass  # a simulated world holds nothing
-                case e.LogLine() | e.PolicyReplaced():
+                case e.LogLine() | e.PolicyReplaced() | e.OperatorAnswer():
                     self._tell(effect)
                 case e.Close(peer=peer, reason=reason):
                     sim.trouble.close(sim.process_of(peer), reason)
@@ -202,10 +202,11 @@ class ControllerProcess(Process):
                     raise NotImplementedError(effect)
         return at
 
-    def _tell(self, effect: e.LogLine | e.PolicyReplaced) -> None:
+    def _tell(self, effect: e.LogLine | e.PolicyReplaced | e.OperatorAnswer) -> None:
         if isinstance(effect, e.PolicyReplaced):
             self.sim.replaced.append((self.sim.now, effect))
-        self.sim.tell(effect.text)
+        if effect.text:
+            self.sim.tell(effect.text)
 
     def _see_numbers(self, client: int, message: m.Opened | m.ClientMessages) -> None:
         for note in message.notes if isinstance(message, m.ClientMessages) else (message,):
@@ -401,7 +402,7 @@ class HostProcess(Process):
         self.sim.fabric.abandon(self.name, seqs)
 
     def _stop(self, effect: e.Stop, at: int) -> int:
-        self.sim.clock.at(at, self.sim.trouble.stopped, self, effect.reason)
+        self.sim.clock.at(at, self.sim.trouble.stopped, self, effect.reason, effect.for_good)
         return at
 
     def _count(self, effect: e.CountRows, at: int) -> int:

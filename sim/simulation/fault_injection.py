@@ -120,12 +120,12 @@ class FaultInjection:
         self._leaving[host] = None
         self._single_host(host).serve(e.LeaveRequested("a pre-emption notice"), self._sim.now)
 
-    def stopped(self, process: HostProcess, reason: str) -> None:
-        """Stops a host that the controller has dismissed; it restarts later, unless it was leaving."""
+    def stopped(self, process: HostProcess, reason: str, for_good: bool = False) -> None:
+        """Stops a host that the controller has dismissed; it restarts later, unless it was to leave."""
         if process.alive:
             self._sim.tell(f"host {process.name} stops: {reason}")
             self.crash_host(process.name)
-            if process.name not in self._leaving:
+            if process.name not in self._leaving and not for_good:
                 self._sim.clock.at(self._sim.now + self._sim.times.restart, self._restart, process)
 
     def _restart(self, process: HostProcess) -> None:

@@ -100,7 +100,8 @@ class Cluster:
         ended: list[str] = []
         agent = Agent(
             self.server.address, devices, name=options.pop("name", f"host-{host}"), host=host,
-            access=options.pop("access", self.server.access), over=ended.append, **options,
+            access=options.pop("access", self.server.access), **options,
+            over=lambda reason, for_good: ended.append(reason),
         )  # fmt: skip
         number = await agent.start()
         self.agents[number] = agent

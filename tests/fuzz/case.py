@@ -185,10 +185,11 @@ class Restart(Action, frozen=True):
 
 
 class Operate(Action, frozen=True):
-    """An operator has all slices of a client moved, suspended or resumed."""
+    """An operator has all slices of a client moved, suspended or resumed; or the client itself does."""
 
-    of: int  # the client; its own doing is no part of it
+    of: int  # the client
     what: str
+    itself: bool = False
     away: int = -1  # of a move: a host whose devices are not to be had
 
 

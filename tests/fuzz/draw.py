@@ -120,7 +120,8 @@ class Drawing:
             if rng.random() < 0.7:
                 what = rng.choice(("move", "move", "suspend", "resume"))
                 away = rng.randrange(hosts) if rng.random() < 0.5 else -1
-                self.actions.append(case.Operate(at=at, of=rng.randrange(people), what=what, away=away))
+                itself = rng.random() < 0.3
+                self.actions.append(case.Operate(at=at, of=rng.randrange(people), itself=itself, what=what, away=away))
             else:
                 what, patience = rng.choice(("cordon", "drain", "drain", "uncordon")), 0
                 if what == "drain" and rng.random() < 0.4:

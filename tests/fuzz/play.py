@@ -357,14 +357,16 @@ class Game:
 
     def _operate(self, action: c.Operate) -> None:
         script = self.people[action.of]
-        if script is not None and script.actor.number:
+        if action.itself and script is not None and action.of not in self.gone and not script.actor.still:
+            script.relocate(action.what)  # type: ignore[arg-type]
+        elif script is not None and script.actor.number:
             away = spans.one(action.away) if action.away >= 0 else spans.EMPTY
-            self.world.controller.feed(e.OperateSlices(script.actor.number, action.what, away=away))
+            self.world.controller.feed(e.OperateSlices(script.actor.number, action.what, away=away))  # type: ignore[arg-type]
 
     def _operate_host(self, action: c.OperateHost) -> None:
         if action.patience:
             self._note(action)
-        self.world.controller.feed(e.OperateHost(action.host, action.what, action.patience))
+        self.world.controller.feed(e.OperateHost(action.host, action.what, action.patience))  # type: ignore[arg-type]
         if action.what == "uncordon":
             self._return(action.host)
 
@@ -376,6 +378,10 @@ class Game:
                 self.world.controller.feed(e.OperateHost(host, "uncordon"))
         for number in list(self.world.machine.state.sessions):
             self.world.controller.feed(e.OperateSlices(number, "resume"))
+        asked = {action.of for action in self.case.actions if isinstance(action, c.Operate) and action.itself}
+        for number in asked - self.gone.keys():  # behind what it has asked for itself, and may still be on its way
+            if (script := self.people[number]) is not None and script.machine.state in ("open", "away"):
+                script.relocate("resume")
 
     # --- the end of all faults ------------------------------------------------------------------------------------
 

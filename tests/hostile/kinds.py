@@ -134,8 +134,9 @@ def cached_cost(path: Path) -> Any:
 
 def agents(path: Path) -> Any:
     from backend.server.state_folder import Known
+    from backend.wire import Enrol
 
-    return Known(path).read()
+    return Known(path, Enrol, "agents").read()
 
 
 def code(path: Path) -> Any:

@@ -186,7 +186,7 @@ def agents(folder: Path) -> Path:
     from backend.wire import Enrol
 
     one = Enrol("agent-0", 1, "127.0.0.1:1", "timed", "cpu", 2, 1 << 30)
-    Known(folder / "agents.json").write({0: one, 1: one})
+    Known(folder / "agents.json", Enrol, "agents").write({0: one, 1: one})
     return folder / "agents.json"
 
 

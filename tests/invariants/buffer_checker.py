@@ -44,10 +44,7 @@ class BufferChecker(Checker):
             case o.BufferLetGo(buffer=buffer, holder=holder):
                 self._let_go(buffer, holder)
             case o.ViewFolded(buffer=buffer, folded=folded):
-                if folded:
-                    self._folded[buffer] = None
-                else:
-                    del self._folded[buffer]
+                self._folded = {each: None for each in (*self._folded, buffer) if folded or each != buffer}
             case o.BufferLost(buffer=buffer):
                 self._lost[buffer] = None
             case o.HostLost(host=lost):

@@ -7,7 +7,7 @@ brings are compared with that.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -156,6 +156,8 @@ class ClientActor(Actor):
                 script.told.append(text)
             case e.OpenSend(transfer=transfer, buffers=(name,)):
                 self.sources[transfer] = script.buffers[name]
+            case e.SlicesRelocated(request=request):
+                del script.relocating[request]
             case e.Sent() | e.DropTransfer() | e.PutStarted() | e.Unblocked():
                 pass
             case _:
@@ -175,6 +177,7 @@ class Script:
         self.fetches: dict[int, Fetch] = {}
         self.coming: dict[int, Layout] = {}  # gets that have been answered
         self.transfers: dict[int, int] = {}  # transfer -> request
+        self.relocating: dict[int, None] = {}  # requests that have not been answered
         self.told: list[str] = []
         self.refusals: list[e.CallRefused] = []
         self.awaited: dict[int, None] = {}  # programs that were registered with `tell`
@@ -269,6 +272,12 @@ class Script:
     def release_all(self) -> None:
         self.release(*(handle for handle in self.buffers.values() if not handle.released))
 
+    def relocate(self, action: Literal["move", "suspend", "resume"], name: str = "", island: str = "") -> None:
+        request = self.machine.relocate(action, name, island, self.world.now)
+        if not isinstance(request, Blocked):
+            self.relocating[request] = None
+        self._called()
+
     def cancel(self, run: RunHandle) -> None:
         self.machine.cancel(run.name, self.world.now)
         self._called()
@@ -303,6 +312,7 @@ class Script:
             and all(fetch.over for fetch in self.fetches.values())
             and all(_over(handle) for handle in self.buffers.values() if handle.is_put or handle.is_view)
             and self.heard.keys() >= self.awaited.keys()
+            and not self.relocating
         )
 
     def run_ended(self, said: e.RunEnded) -> None:
@@ -333,6 +343,8 @@ class Script:
             self.fetches[said.name].end(said.blame)
         elif said.what == "put":
             self.buffers[said.name].blame = said.blame
+        elif said.what == "relocate":
+            del self.relocating[said.name]
 
 
 def _over(thing: RunHandle | Fetch | Handle) -> bool:

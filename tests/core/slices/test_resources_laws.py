@@ -59,6 +59,10 @@ STEPS = st.one_of(
     st.tuples(st.just("release_session"), st.integers(1, 4), st.none()),
     st.tuples(st.sampled_from(["host_joined", "host_draining", "host_lost"]), st.integers(0, 7), st.none()),
     st.tuples(st.just("device_lost"), st.integers(0, 23), st.none()),
+    st.tuples(st.sampled_from(["cordon", "lift"]), st.integers(0, 7), st.none()),
+    st.tuples(
+        st.sampled_from(["go", "go", "come", "stay", "park", "unpark"]), st.integers(1, 4), st.sampled_from("ab")
+    ),
     st.tuples(st.just("turn"), st.none(), st.none()),
 )
 
@@ -69,10 +73,28 @@ def make_call(r: Resources, step: tuple[str, object, object]) -> object:
     try:
         if what == "turn":
             return turn(r)
+        if what in ("cordon", "lift"):
+            return r.cordon(int(str(first)) % r.cluster.hosts, what == "cordon")
+        if what in ("go", "come", "stay", "park", "unpark"):
+            return relocate(r, what, int(str(first)), str(second))
         call = getattr(r, what)
         return call(first) if second is None else call(first, second)
     except (Illegal, Impossible) as refused:
         return str(refused)
+
+
+def relocate(r: Resources, what: str, session: int, name: str) -> object:
+    """What `relocation` does with slices, one thing after another."""
+    binding = r.binding(session, name)
+    if binding is None or binding.place is None:
+        return None
+    if what == "go" and binding.target is None and (target := r.elsewhere(session, name)):
+        r.aim(session, name, target)
+    if what in ("come", "stay"):
+        r.arrived(session, name, moved=what == "come")
+    if what == "park" and not binding.target:
+        r.park(session, name)
+    return r.unpark(session, name) if what == "unpark" and binding.parked else None
 
 
 def turn(r: Resources) -> object:
@@ -96,8 +118,10 @@ def check(r: Resources, settled: bool) -> None:
         assert spec.island in ("", island.name)
         assert spec.kind in ("", island.kind)
         assert not settled or all(r.usable(device) for device in devices)
-        for device in devices:
+        target = list(binding.target.devices()) if binding.target else []
+        for device in (*(devices if not binding.parked else ()), *target):
             carried[device] += 1
+        for device in dict.fromkeys([*(devices if not binding.parked else ()), *target]):
             holders.setdefault(device, []).append(spec.exclusive)
     assert {device: r.load(device) for device in carried} == carried
     assert all(len(held) == 1 for held in holders.values() if any(held))
@@ -110,6 +134,7 @@ def test_loads_and_slices_are_consistent_under_any_calls(
     cluster: Cluster, steps: list[tuple[str, object, object]], up: bool
 ) -> None:
     """Loads are those of the bound slices, exclusive slices overlap no others, and devices are distinct and alive.
+    A slice that is being moved has both places, and one that is parked has none.
 
     The same calls give the same results. In the end all hosts come back, and each slice that waits is bound when the
     others are released.
@@ -121,7 +146,11 @@ def test_loads_and_slices_are_consistent_under_any_calls(
     assert r._bindings == again._bindings
 
     for host in range(cluster.hosts):
+        r.cordon(host, False)
         r.host_joined(host)
+    for binding in list(r._bindings.values()):
+        relocate(r, "stay", *binding.key)
+        relocate(r, "unpark", *binding.key)
     turn(r)
     check(r, settled=True)
     while r._bindings:

@@ -1,0 +1,86 @@
+"""What an operator asks of the controller: slices moved, suspended and resumed, hosts cordoned and drained.
+
+A call names clients and agents as people know them; core gets one event, which the event log has, and answers at once
+whether that has begun. Cordons are kept in the controller's folder and said again at its next start.
+Neighbours: `server`, which has the calls; core's `relocation` and `drains`, which decide.
+The functions that matter: `operate`, `again`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc
+
+from core.model import spans
+from core.protocol import effects as e
+
+from ..node import CallError
+from ..wire import OperateCall, OperateReply
+from .state_folder import Known
+
+if TYPE_CHECKING:
+    from .server import Server
+
+OF_HOSTS = ("cordon", "uncordon", "drain")
+
+
+class Operating:
+    """`known`: in the controller's folder, if it has one: the hosts that are cordoned."""
+
+    def __init__(self, server: Server, known: Known[bool] | None) -> None:
+        self._server, self._known = server, known
+        self.answer = ""  # what core has said to the last event
+
+    def again(self) -> None:
+        """Cordon the hosts that were cordoned at the last start."""
+        for host in self._known.read() if self._known is not None else ():
+            self._server.node.feed(e.OperateHost(host, "cordon"))
+
+    def operate(self, request: OperateCall) -> OperateReply:
+        """Raises CallError if nothing of it has begun. Call it within a turn of the node."""
+        if request.action in OF_HOSTS:
+            number = self._host(request.host)
+            event: e.Event = e.OperateHost(number, request.action, round(request.seconds * 1e9))  # type: ignore[arg-type]
+        else:
+            number, away = self._client(request.client), spans.of(map(self._host, request.hosts))
+            event = e.OperateSlices(number, request.action, request.slice, away, self._island(request.island))  # type: ignore[arg-type]
+        self._server.node.feed(event)
+        if self.answer:
+            raise CallError(self.answer, grpc.StatusCode.FAILED_PRECONDITION)
+        if self._known is not None and request.action in OF_HOSTS:
+            self._known.write(dict.fromkeys(self._server.controller.snapshot().cordoned, True))
+        return OperateReply(number)
+
+    # --- names ------------------------------------------------------------------------------------------------
+
+    def _host(self, name: str) -> int:
+        agents = self._server.enrolment.agents()
+        found = [host for host, agent in agents.items() if agent.name == name]
+        if not found and name.isdecimal() and int(name) < self._server.cluster.hosts:
+            return int(name)
+        if len(found) != 1:
+            known = ", ".join(repr(agent.name) for agent in list(agents.values())[:8]) or "none"
+            raise CallError(
+                f"no host is called {name!r}: give a number from 0 to {self._server.cluster.hosts - 1}, or an agent's "
+                f"name ({known})",
+                grpc.StatusCode.NOT_FOUND,
+            )
+        return found[0]
+
+    def _client(self, name: str) -> int:
+        clients = self._server.controller.snapshot().clients
+        found = [each.number for each in clients if name in (str(each.number), each.name)]
+        if len(found) != 1:
+            several = f"{len(found)} clients are" if found else "no client is"
+            raise CallError(f"{several} called {name!r}", grpc.StatusCode.NOT_FOUND)
+        return found[0]
+
+    def _island(self, name: str) -> int:
+        if not name:
+            return -1
+        found = [island.index for island in self._server.cluster.islands if island.name == name]
+        if not found:
+            names = ", ".join(repr(island.name) for island in self._server.cluster.islands[:8])
+            raise CallError(f"no island is called {name!r}: there are {names}", grpc.StatusCode.NOT_FOUND)
+        return found[0]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import planted, planted_anew, planted_reserving  # noqa: F401 - they register the bugs
+from tests.fuzz import planted, planted_anew, planted_moves, planted_reserving  # noqa: F401 - they register the bugs
 from tests.fuzz.case import Action, Case, CrashHost, Restart
 from tests.fuzz.draw import ANEW, FEATURES, OLD_STATES, ONE_WAY, PARTS, RESERVES, RESHARDS, TROUBLES, VIEWS, draw
 from tests.fuzz.planting import BUGS, plant, search

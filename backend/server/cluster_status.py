@@ -130,6 +130,7 @@ def _client(view: ClientView) -> dict[str, Any]:
         "weight": view.weight,
         "programs": view.programs,
         "runs": len(view.runs),
+        "slices": [{"slice": name, "devices": spans.text(devices) if devices else ""} for name, devices in view.slices],
     }
 
 

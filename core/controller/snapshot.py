@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from ..memory import Buffers
-from ..model import Spans
+from ..model import Spans, device_spans, spans
 from ..record import OrderHash
 from ..schedule import WaitingGang
 from ..slices import Refusal, Resources
@@ -61,6 +61,7 @@ class ClientView(msgspec.Struct, frozen=True):
     buffers: int
     runs: tuple[RunView, ...]  # those that have not ended
     codes: frozenset[str]  # of its programs: by hash, the code that must be kept
+    slices: tuple[tuple[str, Spans], ...]  # and their devices; none while they wait for some
 
 
 class RelocationView(msgspec.Struct, frozen=True):
@@ -104,7 +105,7 @@ def snapshot_of(
     return Snapshot(
         state.incarnation,
         tuple(_island(island, order, policy_news) for island in state.islands),
-        tuple(_client(session) for session in state.sessions.values()),
+        tuple(_client(session, resources) for session in state.sessions.values()),
         left, sum(buffer.references * buffer.count for buffer in buffers),
         tuple(stalls.now()), tuple(stalls.waits()), state.stalls_ever,
         tuple(resources.refusals.all()),
@@ -133,10 +134,12 @@ def _operation(entry: InFlight) -> OperationView:
     return OperationView(entry.seq, entry.kind, program, node, entry.left)
 
 
-def _client(session: ClientRecord) -> ClientView:
+def _client(session: ClientRecord, resources: Resources) -> ClientView:
     records = session.programs.values()
+    mine = [binding for binding in resources.bindings() if binding.session == session.number]
     return ClientView(
         session.number, session.peer, session.name, session.weight, len(records), session.names.names(),
         tuple(RunView(run.call.run, run.program.ir.name, run.state) for run in session.runs.values()),
         frozenset(each.code for record in records for each in record.ir.computations if each.code),
+        tuple((each.spec.name, device_spans(each.place) if each.place else spans.EMPTY) for each in mine),
     )  # fmt: skip

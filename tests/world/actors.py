@@ -215,8 +215,8 @@ class ControllerActor(Actor):
                 pass
             case e.LogLine(said):
                 world.told.append(said)
-            case e.OperatorAnswer():
-                pass
+            case e.OperatorAnswer(wrong):
+                world.answer = wrong
             case e.PolicyReplaced():
                 world.told.append(effect.text)
             case _:

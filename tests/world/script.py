@@ -272,6 +272,10 @@ class Script:
     def release_all(self) -> None:
         self.release(*(handle for handle in self.buffers.values() if not handle.released))
 
+    def release_slice(self, name: str) -> None:
+        self.machine.release_slice(name, self.world.now)
+        self._called()
+
     def relocate(self, action: Literal["move", "suspend", "resume"], name: str = "", island: str = "") -> None:
         request = self.machine.relocate(action, name, island, self.world.now)
         if not isinstance(request, Blocked):

@@ -73,6 +73,7 @@ class World:
         self.faults: list[str] = []
         self.diary: list[str] | None = [] if diary else None
         self.told: list[str] = []  # the controller's log
+        self.answer = ""  # why the controller has not begun what an operator asked for last; "": it has
         self._hash = blake2b(digest_size=8)
         self._posted: tuple[Any, Any] = (None, None)
 

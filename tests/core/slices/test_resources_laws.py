@@ -74,7 +74,8 @@ def make_call(r: Resources, step: tuple[str, object, object]) -> object:
         if what == "turn":
             return turn(r)
         if what in ("cordon", "lift"):
-            return r.cordon(int(str(first)) % r.cluster.hosts, what == "cordon")
+            r.cordon(int(str(first)) % r.cluster.hosts, what == "cordon")
+            return None
         if what in ("go", "come", "stay", "park", "unpark"):
             return relocate(r, what, int(str(first)), str(second))
         call = getattr(r, what)

@@ -1,0 +1,82 @@
+"""An operator moves, suspends and resumes what a JAX program has on real devices, and empties hosts under it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.backend.real import Program, Real, real
+
+from .test_programs import seaway
+
+PROGRAM = """
+import sys, time
+from pathlib import Path
+import jax.numpy as jnp, numpy as np, seaway as sw
+
+home = sw.slice(devices=2, name="train")
+begin = sw.jit(lambda k: jnp.arange(4096, dtype=jnp.float32) * k, devices=home)
+step = sw.jit(lambda x: x + 1.0, devices=home)
+with sw.connect(f"grpc://{sys.argv[1]}") as s, s.client("train"):
+    kept, x, steps = begin(np.float32(3)), begin(np.float32(1)), 0
+    while not Path(sys.argv[2]).exists():
+        x, steps = step(x), steps + 1
+        x.block_until_ready()
+        print("step", steps, flush=True)
+        time.sleep(0.02)
+    numbers = np.arange(4096, dtype=np.float32)
+    assert np.array_equal(np.asarray(x), numbers + steps)
+    assert np.array_equal(np.asarray(kept), numbers * 3)
+    print("right", flush=True)
+"""
+
+
+async def test_a_program_goes_on_while_its_slice_is_moved_and_suspended_and_hosts_are_drained(tmp_path: Path) -> None:
+    async with asyncio.timeout(240), real(tmp_path, hosts=3, platform="cpu") as found:
+        stop, address = tmp_path / "stop", found.address
+        program = Program(tmp_path / "program", address, str(stop), python=("-c", PROGRAM))
+        try:
+            await _steps(program)
+            devices = await _devices(found)
+            assert (await _operate("move", address, "train")).endswith("client 1: moved\n")
+            await _steps(program)
+            assert await _devices(found) != devices
+            assert (await _operate("suspend", address, "train")).endswith("client 1: suspended\n")
+            assert "slice 'train' of client 1 is suspended" in await _operate("status", address)
+            assert (await _operate("resume", address, "train")).endswith("client 1: resumed\n")
+            await _steps(program)
+            busy = int((await _devices(found))[0]) // 2
+            assert (await _operate("drain", address, f"host-{busy}")).endswith(f"host {busy} has left\n")
+            assert await found.agents[busy].ended() == 0, "for good"
+            assert f"host {busy} (host-{busy}) has drained" in await _operate("status", address)
+            await _steps(program)
+            await _operate("uncordon", address, f"host-{busy}")
+            found.agent(busy)
+            await found.until(lambda status: status["islands"][0]["hosts"][busy]["member"])
+            refused = await asyncio.to_thread(lambda: seaway("drain", address, "nobody", code=1))
+            assert "no host is called 'nobody': give a number from 0 to 2, or an agent's name" in refused
+            stop.touch()
+            await _until(program, "right")
+        finally:
+            program.end()
+
+
+async def _operate(*words: str) -> str:
+    return await asyncio.to_thread(seaway, *words)
+
+
+async def _steps(program: Program) -> None:
+    """Until it has made three more steps than it has said."""
+    for _ in range(3):
+        await _until(program, "step")
+
+
+async def _until(program: Program, word: str) -> None:
+    while word not in await asyncio.to_thread(program.line):
+        pass
+
+
+async def _devices(found: Real) -> str:
+    """On which the program's slice lies."""
+    ((of_train,),) = [client["slices"] for client in (await found.status())["clients"]]
+    return str(of_train["devices"])

@@ -1,0 +1,64 @@
+"""Planted bugs of slices that move, rest and come back, and of hosts that are emptied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.controller.array_copies import ArrayCopies
+from core.controller.buffer_refs import BufferRefs
+from core.controller.drains import Drains
+from core.controller.relocation import Relocation
+from core.controller.views import Views
+from core.slices.resources import Resources
+
+from .draw import OPERATED
+from .planting import Patch, bug, nothing
+
+
+@bug("a copy that nobody drops", "copies of a move that has failed are kept", first=OPERATED)
+def _(put: Patch) -> None:
+    put(ArrayCopies, "forget", nothing)
+
+
+@bug("the old array stays", "a name that stands for a copy still holds what it copied", first=OPERATED)
+def _(put: Patch) -> None:
+    good = BufferRefs.put_in_place
+
+    def kept(self: BufferRefs, new: Any) -> None:
+        self._buffers.hold(new.copies.buffer)
+        good(self, new)
+
+    put(BufferRefs, "put_in_place", kept)
+
+
+@bug("what is called meanwhile runs on", "a slice is not held while its arrays are copied", first=OPERATED)
+def _(put: Patch) -> None:
+    put(Resources, "hold", nothing)
+
+
+@bug("never awake", "what waits for a slice that was suspended is not told that it is back", first=OPERATED)
+def _(put: Patch) -> None:
+    put(Relocation, "_release", nothing)
+
+
+@bug("a view that is not made again", "a view stays folded when what it shares has come back", first=OPERATED)
+def _(put: Patch) -> None:
+    put(Views, "unfold", nothing)
+
+
+@bug("left behind", "a host that drains leaves with the arrays of slices that were released", first=OPERATED)
+def _(put: Patch) -> None:
+    put(Drains, "_left", lambda self, host: [])
+
+
+@bug("both places for good", "a slice keeps the devices that it has left", first=OPERATED)
+def _(put: Patch) -> None:
+    good = Resources.arrived
+
+    def arrived(self: Resources, session: int, name: str, moved: bool) -> None:
+        binding = self.binding(session, name)
+        if moved and binding is not None and binding.place is not None and not binding.parked:
+            self._put(binding, binding.place)
+        good(self, session, name, moved)
+
+    put(Resources, "arrived", arrived)

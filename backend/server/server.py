@@ -36,7 +36,7 @@ from ..streams import GrpcPipe, Listener
 from ..wire import Address, Enrol, Pass, call_messages, versions
 from .cluster_status import looked, status_of
 from .eventlogs import Recording
-from .operating import Operating
+from .operator_calls import OperatorCalls
 from .registry import Enrolment
 from .state_folder import CodeFolder, Known, new_start
 from .world_services import WorldServices
@@ -134,7 +134,7 @@ class Server:
             lambda island: self.enrolment.platform_of(island) != "timed", self.node.announce, self.node.post,
         )  # fmt: skip
         agents = Known(kept / "agents.json", Enrol, "agents") if kept else None
-        self.operating = Operating(self, Known(kept / "cordons.json", bool, "cordons") if kept else None)
+        self.operating = OperatorCalls(self, Known(kept / "cordons.json", bool, "cordons") if kept else None)
         self.enrolment = Enrolment(cluster, self._connected, agents)
         self.blobs = Blobs(code, self._code_in_use)
         self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None

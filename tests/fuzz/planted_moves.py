@@ -46,8 +46,9 @@ def _(put: Patch) -> None:
     put(Views, "unfold", nothing)
 
 
-@bug("left behind", "a host that drains leaves with the arrays of slices that were released", first=OPERATED)
+@bug("left behind", "a host that drains leaves with all that it has", first=OPERATED)
 def _(put: Patch) -> None:
+    put(Drains, "_slices_gone", lambda self, drain, now: True)
     put(Drains, "_left", lambda self, host: [])
 
 

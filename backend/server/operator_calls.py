@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 OF_HOSTS = ("cordon", "uncordon", "drain")
 
 
-class Operating:
+class OperatorCalls:
     """`known`: in the controller's folder, if it has one: the hosts that are cordoned."""
 
     def __init__(self, server: Server, known: Known[bool] | None) -> None:

@@ -1,0 +1,121 @@
+"""Measures moving, suspending and resuming a client, against only copying its arrays.
+
+`python -m experiments.bench elastic [--full]`. Two agents have a CPU device each. A client has arrays on one of them.
+It moves to the other: the baseline is `sw.put` of the same arrays on a slice of the other device. It is suspended and
+resumed: the baseline is numpy's copy of as many bytes in one thread. `first call` is from the end of that until the
+client's next call has ended, less what the same call took before. Then the same move in the simulator: 512 of 2048
+TPUs, against the same `sw.put` there.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..frame import options
+from ..frame.deployed import deployed
+from ..frame.table import Table
+
+FULL = True
+MB = 1_000_000
+SIZES = (64 * MB, 1_000 * MB)
+ALL_SIZES = (64 * MB, 1_000 * MB, 4_000 * MB)
+ARRAYS = 8
+TIMES = 3
+DEVICES, EACH = 512, MB  # of the simulated client, and bytes on each of them
+
+
+class Row(NamedTuple):
+    """Median seconds."""
+
+    what: str
+    nbytes: int
+    took: float
+    copy: float
+    first: float
+
+
+def timed(act: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
+    begun = clock()
+    act()
+    return clock() - begun
+
+
+def rows(sizes: Sequence[int], times: int = TIMES) -> Iterator[Row]:
+    import seaway as sw
+
+    with deployed(2, platform="cpu") as cluster, sw.connect(cluster.address) as session:
+        for size in sizes:
+            yield from _of(session, size, times)
+
+
+def _of(session: Any, size: int, times: int) -> Iterator[Row]:
+    """One size. Each way of moving once before it is timed: then code is compiled for both devices."""
+    import seaway as sw
+
+    a, b = sw.slice(devices=1, exclusive=True), sw.slice(devices=1, exclusive=True)
+    contents = [np.full(size // ARRAYS, number, np.uint8) for number in range(ARRAYS)]
+    call = sw.jit(lambda x: x + np.uint8(1), devices=a)
+    small, mine = sw.put(np.zeros(8, np.uint8), devices=a), sw.put(contents, devices=a)
+    sw.block_until_ready([sw.put(mine, devices=b), call(small)])
+
+    def step() -> None:
+        call(small).block_until_ready()
+
+    copy = {"move": [timed(lambda: sw.block_until_ready(sw.put(mine, devices=b))) for _ in range(times)]}
+    copy["suspend"] = copy["resume"] = [timed(lambda: [each.copy() for each in contents]) for _ in range(times)]
+    session.release(b)
+    ways = {"move": session.move, "suspend": session.suspend, "resume": session.resume}
+    took: dict[str, list[float]] = {what: [] for what in ways}
+    first: dict[str, list[float]] = {what: [] for what in ways}
+    for turn in range(times + 1):
+        usual = timed(step)
+        for what, act in ways.items():
+            seconds, after = timed(partial(act, a)), timed(step) if what != "suspend" else usual
+            if turn:
+                took[what].append(seconds)
+                first[what].append(max(0.0, after - usual))
+    if not all(map(np.array_equal, sw.get(mine), contents)):
+        raise RuntimeError(f"{size} bytes came back changed")
+    session.release(a)
+    for what, seconds_of in took.items():
+        yield Row(what, size, *map(statistics.median, (seconds_of, copy[what], first[what])))
+
+
+def simulated(devices: int = DEVICES, each: int = EACH) -> Row:
+    from jax.sharding import PartitionSpec
+
+    import seaway as sw
+
+    a, b = sw.slice(devices=devices, name="a"), sw.slice(devices=devices, name="b")
+    with sw.simulate("A", profile="seaway") as s:
+        now = lambda: float(s.now())  # noqa: E731
+        split = PartitionSpec("x")  # type: ignore[no-untyped-call]
+        mine = sw.put(np.zeros((devices, each // 4), np.float32), devices=a, sharding=split)
+        sw.block_until_ready(mine)
+        copy = timed(lambda: sw.block_until_ready(sw.put(mine, devices=b)), now)
+        took = timed(lambda: s.move(a), now)
+        return Row("move", devices * each, took, copy, 0.0)
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = options.parser("elastic", __doc__, full="4 GB, too")
+    parser.numbers("--bytes", SIZES, ALL_SIZES, "bytes of the client's arrays")
+    parser.number("--times", TIMES, "times for a median")
+    chosen = parser.read(arguments)
+    columns = ("of >8", "MB >8,.0f", "ms >10,.1f", "copy ms >10,.1f", "ratio >7.2f", "first call ms >14.1f")
+    table = Table(*columns).begin(f"two CPU hosts; medians of {chosen.times}; {ARRAYS} arrays")
+    for row in rows(chosen.bytes, chosen.times):
+        _show(table, row)
+    table = Table(*columns).begin(f"simulated: {DEVICES} of 2048 TPUs, {EACH / MB:g} MB on each")
+    _show(table, simulated())
+
+
+def _show(table: Table, row: Row) -> None:
+    milliseconds = [each * 1e3 for each in (row.took, row.copy)]
+    table.row(row.what, row.nbytes / MB, *milliseconds, row.took / row.copy, row.first * 1e3)

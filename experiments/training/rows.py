@@ -16,12 +16,11 @@ import msgspec
 from sim.hardware import Kernel, Setup, kernel_time
 
 from ..framework import BadOption, Option
-from ..framework.profiles import profile_of
+from ..framework.options import profile_of
 from ..models.shapes import MODELS, Decoder, flops_per_token
 from ..pricing import book, jobs
 from . import setups
-from .ablation import PARTS, ablation
-from .drive import Trained, train
+from .drive import PARTS, Trained, ablation, train
 from .exchange import Islands, islands
 from .pipelines import Pipeline, pipeline
 from .steps import Pricing, Step, spmd

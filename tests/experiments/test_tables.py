@@ -21,8 +21,7 @@ from experiments.pricing import __main__ as pricing
 from experiments.pricing import book, jobs
 from experiments.pricing.jobs import Job
 from experiments.training import rows, setups
-from experiments.training.ablation import ablation, computing
-from experiments.training.drive import train
+from experiments.training.drive import ablation, computing, train
 from experiments.training.exchange import Islands, islands
 from experiments.training.pipelines import Pipeline, pipeline
 from experiments.training.steps import Pricing, Step

@@ -21,6 +21,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from seaway.units import show_time
 from sim.hardware import COSTS, Profile, profile
 
 Value = bool | int | float | str
@@ -185,12 +186,5 @@ def describe(text: str) -> str:
     found = profile_of(text)
     lines = [f"Host costs: profile `{text}`, {found.status}."]
     for field, to in found.fitted.items():
-        lines.append(f"- fitted: `{field}` = {in_words(getattr(found, field))}, to {to}")
+        lines.append(f"- fitted: `{field}` = {show_time(getattr(found, field))}, to {to}")
     return "\n".join(lines)
-
-
-def in_words(ns: int) -> str:
-    for unit, scale in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
-        if ns >= scale:
-            return f"{ns / scale:.4g} {unit}"
-    return f"{ns} ns"

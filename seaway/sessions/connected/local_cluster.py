@@ -26,6 +26,7 @@ from backend.client import Remote
 from backend.devices import accelerators_here
 from backend.scratch_folder import ScratchFolder
 from backend.server import Server, looked
+from backend.streams import LoopThread
 from backend.wire import Described
 from core.controller import ON_DEVICES, Bounds, Config
 from core.model import Cluster as Topology
@@ -39,7 +40,6 @@ from ..replaced import said, warn
 from ..session import Dispatch, Session, opened_live
 from ..simulated import ConfigOptions, Policies, checked_config, policy_of, struct_of
 from .driver import RealDriver
-from .loop import Loop
 
 if TYPE_CHECKING:
     from ...dashboard import LiveSource
@@ -135,7 +135,7 @@ class ClusterOptions(msgspec.Struct, frozen=True):
 class LocalCluster:
     """A controller on the session's loop, and agents as child processes."""
 
-    def __init__(self, made: ClusterOptions, loop: Loop) -> None:
+    def __init__(self, made: ClusterOptions, loop: LoopThread) -> None:
         self.made, self.loop = made, loop
         self.cluster = _cluster(made)
         self._folder = ScratchFolder()
@@ -264,7 +264,7 @@ class LocalDriver(RealDriver):
 
 
 def _up(made: ClusterOptions, timeout: float) -> LocalDriver:
-    loop = Loop()
+    loop = LoopThread()
     cluster = None
     try:
         cluster = LocalCluster(made, loop)

@@ -16,22 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .connecting import connect
     from .driver import RealDriver
-    from .local_cluster import (
-        AGENT,
-        CONFIG,
-        PLATFORMS,
-        ClusterOptions,
-        LocalCluster,
-        LocalDriver,
-        environment_of,
-        local,
-    )
+    from .local_cluster import CONFIG, PLATFORMS, ClusterOptions, LocalCluster, LocalDriver, brought_up, local
     from .pricing import ConnectedPricing
 
 _HOME = {
     "connect": "connecting", "RealDriver": "driver", "ConnectedPricing": "pricing",
-    "AGENT": "local_cluster", "CONFIG": "local_cluster", "PLATFORMS": "local_cluster", "LocalCluster": "local_cluster",
-    "LocalDriver": "local_cluster", "ClusterOptions": "local_cluster", "environment_of": "local_cluster",
+    "CONFIG": "local_cluster", "PLATFORMS": "local_cluster", "LocalCluster": "local_cluster",
+    "LocalDriver": "local_cluster", "ClusterOptions": "local_cluster", "brought_up": "local_cluster",
     "local": "local_cluster",
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .framework import Option, Point, Values, error, grid
-from .framework.traces import draw_rows
+from .framework.figures import draw_rows
 from .micro import common
 from .micro.clients import rate
 from .micro.tenants import AHEAD, NODES, WINDOW, busy, steady, tenants, timelines

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .framework import Option, Point, Values, grid
-from .framework.traces import draw_rows
+from .framework.figures import draw_rows
 from .micro import common
 from .micro.tenants import busy, shares, steady, tenants, timelines, weights_of
 

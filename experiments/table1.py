@@ -15,7 +15,7 @@ from sim.baselines import BaselineWork, run
 
 from .framework import Option, Point, Values, error, grid
 from .framework.figures import BLUE, RED, note, printed
-from .framework.profiles import profile_of
+from .framework.options import profile_of
 from .models.shapes import MODELS
 from .pricing import book, jobs
 from .training import rows, setups

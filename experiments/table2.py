@@ -22,7 +22,7 @@ from .framework.figures import BLUE, GREEN, ORANGE, PINK, SKY, beside, printed
 from .models.shapes import MODELS
 from .pricing import jobs
 from .training import rows
-from .training.ablation import PARTS
+from .training.drive import PARTS
 
 if TYPE_CHECKING:
     import pandas as pd

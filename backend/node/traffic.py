@@ -1,7 +1,7 @@
 """Counts what a node has written and read, so that the cost of messages can be computed. The counts only grow.
 
 A *write* has one or more frames of one stream, and so has a *read*; a message on a `NearLane` has neither.
-Neighbours: `node`, which counts; `seaway.tools.calibrating`, which divides the CPU time (`cpu_times`) by these counts.
+Neighbours: `node`, which counts; `seaway.tools.calibrating`, which divides the CPU time by these counts.
 """
 
 from __future__ import annotations

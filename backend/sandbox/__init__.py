@@ -3,8 +3,7 @@
     an agent: CheckedDevices --> CodeGate ------> Checkers --question--> code_checker, a child process
     a door: local, simulated -> ProgramGate --/          \\-question--> program_checker, a child process
 
-checked_devices  `PjrtDevices` with a check before the compiler
-code_gate        an agent's verdicts on computations (verdicts: those that are remembered)
+code_gate        `PjrtDevices` with a check before the compiler; verdicts: those that are remembered
 program_gate     the door's executables of programs
 checkers         the children: started when needed, replaced when they die
 checker_process  one child, as its parent sees it; checker_pipes: as it sees itself
@@ -17,7 +16,7 @@ that takes it over (docs/security.md).
 
 from __future__ import annotations
 
-from .checked_devices import CheckedDevices
+from .code_gate import CheckedDevices
 from .inspection import ProgramRefused, read_program
 from .program_checker import Description
 from .program_gate import ProgramGate

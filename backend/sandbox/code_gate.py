@@ -2,7 +2,7 @@
 
     Codes.admit --> CodeGate --> verdicts: known?  no --> checkers, one at a time: the child's verdict is remembered
 
-Neighbours: `checked_devices`, `checkers`, `verdicts`, `compiled_codes`.
+Neighbours: `checkers`, `verdicts`, `compiled_codes`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import jax
 import msgspec
@@ -20,7 +21,7 @@ from core.model import Code, Gang, Layout, canonical
 
 from ..auth import Rules
 from ..contents import StableHLOCode
-from ..pjrt import CompilerFault
+from ..pjrt import CompilerFault, PjrtDevices
 from ..pjrt.code import Unusable, given, identity, stablehlo_of
 from .checker_pipes import bounds
 from .checker_process import Late, NotStarted
@@ -122,3 +123,31 @@ class CodeGate:
 def _look(layout: Layout) -> tuple[object, ...]:
     plain = canonical(layout)
     return plain.shape, plain.dtype, plain.mesh, plain.sharding
+
+
+# --- devices with a check before the compiler -------------------------------------------------------------------------
+
+
+class CheckedDevices(PjrtDevices):
+    """`cache`: a folder that the checker and the agent share; without it, both compile all code."""
+
+    def __init__(self, rules: Rules, *, cache: Path | None = None, **options: Any) -> None:
+        super().__init__(cache=cache, **options)
+        self.gate = CodeGate(rules, self.about().platform, cache)
+        self._codes.admit = self._admit
+        self._compiling.interrupt = self.gate.checkers.interrupt
+
+    def close(self) -> None:
+        self.gate.checkers.close()
+        super().close()
+
+    def _admit(
+        self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
+        blobs: Mapping[str, bytes], wanted: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        """Checks code before it is compiled, in a compiling thread."""
+        world = self._world
+        with world.lock:
+            world.changed.wait_for(lambda: world.ready)
+            mine = world.mine
+        self.gate.check(code, gang, inputs, outputs, blobs, mine, wanted)

@@ -7,14 +7,14 @@ dialling     opens a stream to another process, or asks it one thing
 sockets      connected, and listening
 tls          mutual TLS 1.3, without a transport of asyncio's
 grpc_pipe    hands what is not a stream to the gRPC server of this process
-event_loop   the event loop of every process
+event_loop   the event loop of every process; one in a thread of its own
 """
 
 from __future__ import annotations
 
 from .connection import Connection, Load, loaded
 from .dialling import StreamRefused, ask, dial
-from .event_loop import collect_rarely, new_loop, run
+from .event_loop import LoopThread, collect_rarely, new_loop, run
 from .grpc_pipe import GrpcPipe
 from .lent_reading import LentReading
 from .listener import Admit, Listener

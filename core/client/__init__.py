@@ -10,8 +10,7 @@ retries            Retries makes runs and gets again when the cluster failed the
 content_transfers  ContentTransfers moves what is put and got, to and from hosts; core's transfer, retries
 client_session     ClientSession opens, closes and reopens the session, and hears its notes; all above but client
 client_state       ClientState is all that a client knows of its session, as tables; read and written by all
-literals           to_put decides what travels in a call; front ends ask
-client_limits      the bounds of a client, the answers to its calls, the phases of its session
+client_limits      the bounds of a client (to_put: what travels in a call), the answers to its calls, its phases
 
 The functions to read first: `Client.submit`, `CallBatching.call`, `ClientSession.came`, `Retries.ended`,
 `ContentTransfers.follow`.
@@ -20,6 +19,5 @@ The functions to read first: `Client.submit`, `CallBatching.call`, `ClientSessio
 from __future__ import annotations
 
 from .client import Client
-from .client_limits import Blocked, Limits, Submitted
-from .literals import to_put
+from .client_limits import Blocked, Limits, Submitted, to_put
 from .retries import infrastructure

@@ -5,6 +5,7 @@ Neighbours: every module here reads them; drivers pass `Limits` and look for `Bl
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -54,3 +55,22 @@ class Blocked(NamedTuple):
     """Nothing has changed; try again after Unblocked."""
 
     reason: str
+
+
+# --- what travels in a call -------------------------------------------------------------------------------------------
+
+
+def to_put(sizes: Sequence[int], must: Collection[int] = ()) -> list[int]:
+    """The largest until the others fit into a call, and `must`; as indices. `sizes` are bytes, all times that each is
+    passed counted."""
+    total = sum(sizes) - sum(sizes[index] for index in must)
+    chosen = list(must)
+    if total <= MAX_LITERALS:
+        return chosen
+    for nbytes, index in sorted(((nbytes, index) for index, nbytes in enumerate(sizes)), reverse=True):
+        if total <= MAX_LITERALS:
+            break
+        if index not in must:
+            chosen.append(index)
+            total -= nbytes
+    return chosen

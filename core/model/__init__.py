@@ -3,7 +3,7 @@
 spans, place      sets of hosts and devices; their size follows the shape of the set, not its number of members
 atoms             groups of devices of which each slice has all or none
 ranges            consecutive names as one, and tables of what they stand for
-topology, torus, presets      clusters of islands of hosts of devices;  table_text: a file of one
+topology, torus   clusters of islands of hosts of devices, from a file or ready to use
 program, validate             the program as a client sends it, one node for each sharded computation
 plan, resharding              the program bound to devices, and which host sends which shard to which host
 errors            the exceptions that core raises at its own caller
@@ -16,7 +16,6 @@ from .atoms import Atoms
 from .errors import Illegal, Impossible, ProgramError, SeawayError
 from .place import Grid, Place, device_spans, line
 from .plan import Code, Gang, Layout, Move, Plan, Slot, laid_out
-from .presets import PRESETS, small
 from .program import (
     ITEM_BYTES,
     Arg,
@@ -50,7 +49,19 @@ from .resharding import (
     virtual_index,
 )
 from .spans import EMPTY, Spans, count
-from .table_text import table_of
-from .topology import CLUSTER_KEYS, GIB, ISLAND_KEYS, MOST_DEVICES, MOST_ISLANDS, SIMULATED_KEYS, Cluster, Island, dims
+from .topology import (
+    CLUSTER_KEYS,
+    GIB,
+    ISLAND_KEYS,
+    MOST_DEVICES,
+    MOST_ISLANDS,
+    PRESETS,
+    SIMULATED_KEYS,
+    Cluster,
+    Island,
+    dims,
+    small,
+    table_of,
+)
 from .torus import Shape, devices_by_cell, extents, hosts_touched, offsets, orientations, starts, sums, unravel
 from .validate import MAX_LITERALS, is_layout, validate, validate_literals, validate_put

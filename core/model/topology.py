@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from math import gcd, prod
@@ -24,6 +24,31 @@ from .errors import Impossible
 from .place import Place, device_spans, line
 from .spans import Spans
 from .torus import Shape, unravel
+
+# --- a table that a person wrote --------------------------------------------------------------------------------------
+
+# The parser is Python's own. It takes any nesting by calling itself, and for a name of many parts the square of their
+# number, so a small file that somebody made to do so would keep it busy for hours.
+
+MOST = 4 << 20  # bytes
+MOST_DOTS = 100  # in a line
+
+
+def table_of(data: bytes, loads: Callable[[str], dict[str, object]]) -> dict[str, object]:
+    """The table. Raises Impossible, which says what is wrong; the caller adds which file it is."""
+    if len(data) > MOST:
+        raise Impossible(f"has {len(data):,} bytes; {MOST:,} at most")
+    try:
+        text = data.decode()
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.count(".") > MOST_DOTS:
+                raise Impossible(f"has more than {MOST_DOTS} dots in line {number}")
+        return loads(text)
+    except ValueError as error:
+        raise Impossible(f"is no TOML: {error}") from None
+    except RecursionError:
+        raise Impossible("is no TOML: it is nested too deeply") from None
+
 
 GIB = 2**30
 MOST_DEVICES, MOST_ISLANDS = 1 << 24, 1 << 16  # of a cluster
@@ -297,3 +322,37 @@ def _hosts_of(place: Place, base_device: int, devices_per_host: int, base_host: 
         ((low + shift) // devices_per_host, (high - 1 + shift) // devices_per_host + 1)
         for low, high in device_spans(place)
     )
+
+
+# --- clusters ready to use --------------------------------------------------------------------------------------------
+
+# The paper states the number of hosts and of devices per host. It ran T5 on TPU v3, whose chips have two cores of 16
+# GB each. Here a core is a device, and the two cores of a chip are neighbours on the torus's second axis. We assume
+# that A is a whole pod, whose links wrap, and that B and C are parts of a pod, whose links do not.
+
+PRESETS: dict[str, dict[str, object]] = {
+    "A": {
+        "island": [
+            {"name": "a", "kind": "tpu-v3", "hosts": 512, "devices_per_host": 4, "memory": "16GiB",
+             "torus": [32, 64], "block": [2, 2], "wraps": [True, True]},
+        ],
+    },
+    "B": {
+        "island": [
+            {"name": "b", "kind": "tpu-v3", "hosts": 64, "devices_per_host": 8, "memory": "16GiB",
+             "torus": [16, 32], "block": [2, 4], "wraps": [False, False]},
+        ],
+    },
+    "C": {
+        "island": [
+            {"name": "c", "count": 4, "kind": "tpu-v3", "hosts": 4, "devices_per_host": 8, "memory": "16GiB",
+             "torus": [4, 8], "block": [2, 4], "wraps": [False, False]},
+        ],
+    },
+}  # fmt: skip
+
+
+def small(hosts: int = 2, devices_per_host: int = 2, islands: int = 1) -> Cluster:
+    """Return a cluster of identical islands of CPU hosts, named i0, i1, ...: for tests and examples."""
+    island = {"name": "i", "count": islands, "hosts": hosts, "devices_per_host": devices_per_host}
+    return Cluster.from_table({"island": [island]})

@@ -4,7 +4,6 @@ messages     between processes: start reading here. They are in `client_messages
 dataplane    between the two ends of a transfer
 effects      between a machine and its driver: in `host_effects`, `controller_effects`, `client_effects`, `effect_base`
 peers        the small integers by which machines name each other
-blames       which blame is kept if several hosts report one failure
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from . import (
     peers,
     wire,
 )
-from .blames import OF_ANOTHER, better
 from .dataplane import Chunk, Data, Grant, Landed, Offer, Spoilt
 from .effects import *
 from .messages import *
 from .peers import CONTROLLER, end_of, is_client, peer_of
+from .wire import OF_ANOTHER, better
 
 # The modules in which all of them are defined. A log of events depends on the order.
 MESSAGES = (wire, client_messages, host_messages, dataplane)

@@ -5,7 +5,7 @@ devices, it began when the other one ended. Only such gangs give a sample. Gangs
 their time evenly. A sample is `deep` if its gang was queued behind two others: then its messages had arrived before
 its turn, and its devices were not idle in between. If there are enough deep samples, no others are counted.
 
-Neighbours: `backend.admin.measured_durations` and `seaway.tools.whatif`, which use the estimates as costs.
+Neighbours: `backend.admin.trace_export` and `seaway.tools.whatif`, which use the estimates as costs.
 """
 
 from __future__ import annotations

@@ -29,7 +29,6 @@ from .trimming import NAMES, positions, trim
 READY, ENTERED, ENQUEUED, STARTED, ENDED, SKEW = (1, 2, 4, 8, 16, 32)
 PLACEHOLDER, FAILED = 64, 128  # bits: launched with placeholders; ended with a blame
 TIMES = {"ready": READY, "entered": ENTERED, "enqueued": ENQUEUED, "started": STARTED, "ended": ENDED, "skew": SKEW}
-LATER = {"reservations"}  # tables that traces of earlier versions do not have
 LOOK = 64  # runs, levels or reservations that are added between two checks of the size
 _OVER = {  # table -> the column that says that a row is complete
     "clients": "closed",
@@ -288,14 +287,13 @@ class Trace:
         """Make a trace from `strings.words`, `places` and `columns()` (as bytes) of another. It may grow further."""
         trace = cls()
         trace.since = since
-        if set(columns) - LATER != set(trace.tables) - LATER:
+        if set(columns) != set(trace.tables):
             raise ValueError(f"the tables are {sorted(columns)}, but should be {sorted(trace.tables)}")
         for word in words:
             trace.strings.add(word)
         trace.places.update(places)
         for name, table in trace.tables.items():
-            if name in columns:
-                table.fill(columns[name])
+            table.fill(columns[name])
         trace._reserved = max(trace.reservations.keys(), default=0)
         trace._find_open()
         return trace

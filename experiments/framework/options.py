@@ -11,11 +11,18 @@ makes its points from them, mostly with `grid`, which gives every combination.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from itertools import product
 from typing import Any
+
+from msgspec.structs import replace
+
+from seaway.units import show_time
+from sim.hardware import COSTS, Profile, profile
 
 Value = bool | int | float | str
 Values = tuple[Value, ...]
@@ -147,3 +154,37 @@ def command(name: str, options: Sequence[Option], chosen: Mapping[str, Sequence[
         if values != option.values:
             parts.append(f"--{option.flag} {Option.text(values)}")
     return " ".join(parts)
+
+
+# --- --profile --------------------------------------------------------------------------------------------------------
+
+# `paper` and `seaway` are names, `my.toml` is a file. `paper:send*2` is the paper's profile with one cost doubled,
+# and `paper:send*2+step=5us` also sets another one. Sensitivity runs use these too.
+
+UNITS = {"": 1, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+CHANGE = re.compile(r"(\w+)([*=])([0-9.]+)(\w*)")
+
+
+@lru_cache(maxsize=64)
+def profile_of(text: str) -> Profile:
+    base, _, changes = text.partition(":")
+    found = profile(base)
+    for change in filter(None, changes.split("+")):
+        match = CHANGE.fullmatch(change)
+        if match is None or match[4] not in UNITS:
+            raise BadOption(f"profile {text!r}: {change!r} is not a change; write field*factor or field=5us")
+        field, how, number, unit = match.groups()
+        if field not in COSTS:
+            raise BadOption(f"profile {text!r}: no cost {field!r}; {nearest(field, COSTS)}")
+        value = float(number) * (getattr(found, field) if how == "*" else UNITS[unit])
+        found = found.changed(**{field: round(value)})
+    return replace(found, name=text)
+
+
+def describe(text: str) -> str:
+    """Text for reports: the profile, and which of its costs are fitted to what."""
+    found = profile_of(text)
+    lines = [f"Host costs: profile `{text}`, {found.status}."]
+    for field, to in found.fitted.items():
+        lines.append(f"- fitted: `{field}` = {show_time(getattr(found, field))}, to {to}")
+    return "\n".join(lines)

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import catalogue, figures, tables
 from .catalogue import EXPERIMENTS, Experiment
-from .options import Values, command, read_all
-from .profiles import describe
+from .options import Values, command, describe, read_all
 from .sensitivity import moved, variants
 from .sweeping import gather
 

@@ -1,5 +1,6 @@
 """Sensitivity: how much conclusions change if a fitted value is halved or doubled, or if an option has another value to
-which nothing was fitted (`ALSO`), by running the experiment again."""
+which nothing was fitted (`ALSO`), by running the experiment again.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .catalogue import Experiment, named
-from .options import Option, Point, Value, Values, read_all
-from .profiles import profile_of
+from .options import Option, Point, Value, Values, profile_of, read_all
 from .tables import tidy
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from sim.baselines import SYSTEMS, BaselineWork, Mode, run
 from sim.hardware import Kernel, Setup, load
 from sim.simulation import Simulation, fanout_of
 
-from ..framework.options import Option, Point
-from ..framework.profiles import profile_of
+from ..framework.options import Option, Point, profile_of
 from .clients import Failed, Loop, rate
 from .programs import chain
 

@@ -13,10 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from . import adafactor, decoder, parts
-from .computation import Computation, Struct, placed
 from .decoder import Part
 from .layers import COMPUTE, Array, Weights, working
-from .meshes import AnyMesh, activation, constrain_on, state_on, weights_on
+from .meshes import AnyMesh, Computation, Struct, activation, constrain_on, placed, state_on, weights_on
 from .spmd import CHUNKS
 
 

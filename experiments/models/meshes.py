@@ -6,13 +6,12 @@ layer at a time. Activations are split over both axes between layers, and gather
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jax
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from .computation import P
 from .layers import AXES, Array, Constrain, Weights
 
 AnyMesh = Mesh | AbstractMesh
@@ -94,3 +93,29 @@ def _names(path: tuple[Any, ...], array: Any) -> tuple[str, ...]:
     names = AXES[path[-1].key]
     stacked: int = array.ndim - len(names)
     return ("layers",) * stacked + names
+
+
+# --- a part of a training step, ready to be lowered -------------------------------------------------------------------
+
+Shapes = Any  # a tree of jax.ShapeDtypeStruct, each with its sharding
+
+P: Any = PartitionSpec  # JAX has no types for the constructors of these two
+Struct: Any = jax.ShapeDtypeStruct
+
+
+class Computation(NamedTuple):
+    """A function over a mesh, with its arguments' shapes and shardings, its results' shardings, and donations."""
+
+    name: str
+    function: Callable[..., Any]
+    arguments: tuple[Shapes, ...]
+    results: Any  # a tree of NamedSharding
+    donate: tuple[int, ...] = ()
+
+    def jitted(self) -> Any:
+        return jax.jit(self.function, out_shardings=self.results, donate_argnums=self.donate)
+
+
+def placed(tree: Any, shardings: Any) -> Shapes:
+    """Shapes of arrays, each with its sharding."""
+    return jax.tree.map(lambda a, where: Struct(a.shape, a.dtype, sharding=where), tree, shardings)

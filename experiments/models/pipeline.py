@@ -19,10 +19,9 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
 from . import adafactor, decoder, parts
-from .computation import Computation, P, Shapes, Struct, placed
 from .decoder import Part
 from .layers import COMPUTE, Array, Weights, working
-from .meshes import AnyMesh, constrain_on
+from .meshes import AnyMesh, Computation, P, Shapes, Struct, constrain_on, placed
 
 EACH = P("data")  # split over the cores along the first dimension: a batch
 SAME = P()

@@ -12,9 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from . import adafactor, decoder, parts, t5
-from .computation import Computation, Struct, placed
 from .layers import Array, Weights, working
-from .meshes import AnyMesh, activation, constrain_on, state_on, weights_on
+from .meshes import AnyMesh, Computation, Struct, activation, constrain_on, placed, state_on, weights_on
 from .shapes import T5, Decoder
 
 CHUNKS = 4  # chunks of positions in the loss

@@ -7,7 +7,6 @@ compiler prices the job now, if it is installed. Otherwise a roofline is used. T
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -71,30 +70,8 @@ def file_of(key: str) -> Path:
 
 @cache
 def committed(path: Path) -> dict[str, Cost]:
-    return _read(path)
+    return read(path)
 
 
-def commit(job: Job) -> Cost:
-    """Price a job and add it to the book."""
-    path, found = file_of(job.key), compiled(job)
-    _write(path, _read(path) | {job.key: found})
-    committed.cache_clear()
-    return found
-
-
-def _read(path: Path) -> dict[str, Cost]:
+def read(path: Path) -> dict[str, Cost]:
     return msgspec.json.decode(path.read_bytes(), type=dict[str, Cost]) if path.exists() else {}
-
-
-def _write(path: Path, costs: dict[str, Cost]) -> None:
-    """Write the file atomically, since other processes may read it."""
-    lines = [f"{msgspec.json.encode(key).decode()}: {_line(costs[key])}" for key in sorted(costs)]
-    whole = path.with_suffix(".tmp")
-    whole.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    os.replace(whole, path)
-
-
-def _line(found: Cost) -> str:
-    """One line a cost, so that diffs are readable. The compiler's time is left out, since it varies."""
-    found = msgspec.structs.replace(found, seconds=0.0)
-    return msgspec.json.encode(found, order="deterministic").decode()

@@ -10,9 +10,8 @@ from typing import NamedTuple
 from seaway.api import schedules
 
 from ..models import decoder, islands, pipeline, spmd
-from ..models.computation import Computation
 from ..models.decoder import Part
-from ..models.meshes import abstract
+from ..models.meshes import Computation, abstract
 from ..models.shapes import MODELS, T5, Decoder, Model
 
 HBM = 16 << 30  # bytes of a core

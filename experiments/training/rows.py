@@ -6,7 +6,7 @@ print the length. Fits are committed in experiments/data. Everything else is pre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,12 +16,11 @@ import msgspec
 from sim.hardware import Kernel, Setup, kernel_time
 
 from ..framework import BadOption, Option
-from ..framework.profiles import profile_of
+from ..framework.options import profile_of
 from ..models.shapes import MODELS, Decoder, flops_per_token
 from ..pricing import book, jobs
 from . import setups
-from .ablation import PARTS, ablation
-from .drive import Trained, train
+from .drive import PARTS, Trained, ablation, train
 from .exchange import Islands, islands
 from .pipelines import Pipeline, pipeline
 from .steps import Pricing, Step, spmd
@@ -229,35 +228,3 @@ def parts_in_words(row: Any) -> str:
     """The parts of a row's time as shares of its step."""
     shares = [(part, getattr(row, f"{part}_s") / row.step_s) for part in PARTS]
     return ", ".join(f"{part} {share:.1%}" for part, share in shares)
-
-
-# --- the fit ------------------------------------------------------------------------------------------------
-
-
-def fit(length: int, tolerance: float = 1e-5) -> Fit:
-    """The efficiency with which the seed row's prediction equals the paper's number.
-
-    A step's time is nearly linear in 1 / efficiency, so a few secant steps find it.
-    """
-    point = {**SEED_ROW, "length": length, "islands": 1, "schedule": "gpipe", "profile": "paper"}
-    point |= {"steps": 3, "seed": 0, "parts": False}
-
-    def step_s(inverse: float) -> float:
-        return float(pipelined({**point, "efficiency": 1 / inverse}).row["step_s"])
-
-    wanted = SEED_ROW["batch"] * length / PRINTED
-    low, high = 1.0, 2.0
-    at_low, at_high = step_s(low), step_s(high)
-    while abs(at_high / wanted - 1) > tolerance:
-        low, high, at_low = high, high + (wanted - at_high) * (high - low) / (at_high - at_low), at_high
-        at_high = step_s(high)
-    found = book.cost(jobs.stages("LM-3B", 32, 4, 128, length, SEED_ROW["microbatches"])[0].forward)
-    row = {**SEED_ROW, "length": length}
-    return Fit(round(1 / high, 6), row, PRINTED, found.versions)
-
-
-def commit_fits(lengths: Iterable[int]) -> None:
-    """Fit and commit these lengths. Others use the nearest of these."""
-    known = {str(length): fit(length) for length in sorted(lengths)}
-    FITTED.write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=1) + b"\n")
-    fits.cache_clear()

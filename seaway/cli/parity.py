@@ -11,7 +11,7 @@ from backend.scratch_folder import ScratchFolder
 from backend.server import HELP, policy_from
 
 from ..wording import plural
-from .copies import Copy, load
+from .simulate import Copy, load
 
 if TYPE_CHECKING:
     from ..sessions import Session

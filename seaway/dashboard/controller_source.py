@@ -5,7 +5,6 @@ Neighbours: `looking`, what a source does; `backend.admin.trace_export`, the cal
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError
@@ -17,6 +16,7 @@ import grpc.aio
 from backend.admin import fetch_look
 from backend.auth import Access
 from backend.node import CallError, ask
+from backend.streams import LoopThread
 from backend.wire import AboutReply, Described
 from core.model import Cluster
 from core.record import LiveLook, LiveView, Look
@@ -38,9 +38,7 @@ class ControllerSource:
         """Raises SeawayError if no controller answers, or one of another version."""
         self._address, self._access = address, access
         self._lock, self._closed = threading.Lock(), False
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._turn, name="seaway-dashboard", daemon=True)
-        self._thread.start()
+        self._loop = LoopThread("seaway-dashboard")
         self.began = 0  # of the controller that answered last
         self._channel: grpc.aio.Channel = self._do(self._open())
         try:
@@ -50,16 +48,12 @@ class ControllerSource:
             raise SeawayError(_why(address, wrong)) from None
         self.title = f"{self._cluster.describe()} at {address}"
 
-    def _turn(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         with self._lock:
             if self._closed:
                 work.close()
                 raise Unavailable("this page has ended")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            future = self._loop.begin(work)
         try:
             return future.result()
         except CancelledError:
@@ -94,18 +88,12 @@ class ControllerSource:
             if self._closed:
                 return
             self._closed = True
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(PATIENCE)
+        self._loop.do(self._end())
         self._loop.close()
 
     async def _end(self) -> None:
         """Cancel what is under way, so that nobody waits for it."""
-        mine = asyncio.current_task()
-        left = [task for task in asyncio.all_tasks() if task is not mine]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await self._loop.cancel_all()
         await self._channel.close()
 
 

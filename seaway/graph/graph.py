@@ -101,10 +101,6 @@ class Graph:
         signature = node.signature
         return signature.outputs[ref.output], signature.slice, signature.out_shardings[ref.output]
 
-    def irregular(self, ref: Out) -> bool:
-        node = self.nodes[ref.node]
-        return isinstance(node, Route) or node.signature.irregular
-
     def lower(self, name_of: Callable[[Slice], str], price: Callable[[Signature], Computation]) -> Program:
         where = {each: number for number, each in enumerate(self.slices)}
         renumbered = {at: number for number, at in enumerate(self.used)}
@@ -145,21 +141,6 @@ class Graph:
         program = Program(self.name, specs, tuple(listed), tuple(args), tuple(nodes), self.made, donated)
         validate(program)
         return program
-
-    def __str__(self) -> str:
-        def said(ref: Ref) -> str:
-            return f"arg{ref.index}" if isinstance(ref, Arg) else f"v{ref.node}" + f".{ref.output}" * bool(ref.output)
-
-        lines = [f"program {self.name}({', '.join(f'arg{n}: {each!r}' for n, each in enumerate(self.args))})"]
-        for number, node in enumerate(self.nodes):
-            if isinstance(node, Route):
-                does = f"route {node.name}({said(node.input)}) -> {node.aval!r}"
-            else:
-                outputs = ", ".join(map(repr, node.signature.outputs))
-                does = f"{node.signature.name}({', '.join(map(said, node.inputs))}) -> {outputs}"
-            lines.append(f"  v{number} = {does} on {node_slice(node)!r}")
-        results = [said(Arg(ref.index)) if isinstance(ref, Given) else said(ref) for ref in self.results]
-        return "\n".join([*lines, f"  return {', '.join(results)}"])
 
 
 def node_slice(node: CallNode | Route) -> Slice:

@@ -172,9 +172,6 @@ def _load(folder: Path) -> Loaded:
     columns: dict[str, dict[str, Any]] = {}
     for name, empty in core_trace.Trace().tables.items():
         codes = {column: data.typecode for column, data in empty.columns().items()}
-        if name in core_trace.LATER and name not in head.rows:
-            columns[name] = {column: np.empty(0, code) for column, code in codes.items()}
-            continue  # an earlier seaway saved it
         table = _read(folder, name, head, set(codes))
         if table.num_rows != head.rows.get(name):
             raise NotATrace(

@@ -1,6 +1,6 @@
 """The cohort fidelity: hosts of an island that behave alike share one executor, and their times are vectors.
 
-    island       what enters and leaves an island: orders down, reports up
+    island       what enters and leaves an island: orders down, reports up; its hosts as their peers see them
     routes       the island's tree as index arrays: which hosts a message passes, and in which order it is written
     alike        one executor for many hosts that behave alike; which orders divide them
     shared_executor  an executor that can be copied, compared, and made another's
@@ -11,7 +11,6 @@
     host_times   such times as one number, a vector, or a pattern that is shifted
     gangs        gangs on devices: arrival, start, end
     order_times  how long an order takes to each host; stream_names: what the stream calls plans and runs
-    members      hosts as their peers see them
     history      what an island remembers, whose hosts will have to be simulated one by one
     climbs       reports of single hosts on their way up, one at a time
     controller_reports   reports as they reach the controller

@@ -6,7 +6,7 @@
 What the transfer machines of a client and of a host would say to each other about a put, they would say to each host
 alike: a grant, the chunks, that they have landed. Times differ, and each follows from two others: when the host opened
 its end, and when the client opened its own (`content_times`). Nothing else under way changes them: a client's card
-takes puts and gets in the order in which they begin, and hosts' cards have room (`sim.network.client_card`). So when
+takes puts and gets in the order in which they begin, and hosts' cards have room (`sim.network.bulk`). So when
 both ends are open, all that follows is known, and none of it is past. Executors are told at once, with a vector of
 times. Gets are the same the other way round.
 
@@ -14,7 +14,7 @@ That holds for what is short, since receivers grant it at once (`core.transfer.c
 host, by way of core's own machines. So does everything where messages take random times, and where processes wait for
 cores.
 
-Neighbours: `commands` brings what executors open, and tells them what has come; `sim.hosts.client_transfer` is the
+Neighbours: `commands` brings what executors open, and tells them what has come; `sim.hosts.client_process` is the
 client's machine.
 """
 

@@ -32,7 +32,6 @@ from .gangs import CohortGang, CohortSoloGang, Gangs
 from .history import History, ThreadTimes
 from .host_contents import HostContents
 from .host_times import HostTimes, ShiftedTimes, TimePatterns, as_vector, at_one, earliest, latest
-from .members import Member
 from .order_times import OrderTimes
 from .parts import CohortPart, PartGroup, Parts
 from .routes import CohortTree, Rows
@@ -448,3 +447,30 @@ class CohortIsland:
             self.reports.compiled(at, int(np.arange(self.island.hosts)[part.rows][times == at][-1]), report)
         else:
             self.reports.quiet(at, report)
+
+
+# --- its hosts as their peers see them --------------------------------------------------------------------------------
+
+
+class Member:
+    """One host of a cohort, with the methods of a process that its peers call."""
+
+    alive = True
+
+    def __init__(self, island: CohortIsland, host: int) -> None:
+        self._island, self.name = island, host
+
+    def come(self, sender: int, number: int, message: Any) -> None:
+        """Takes in messages about contents; all others come down the tree. A new seat means that hosts re-form,
+        which a cohort cannot do."""
+        if isinstance(message, m.Seat):
+            self._island.must_re_form()
+        if self._island.history is not None:
+            self._island.history.came(self.name, sender, number, message)
+        cost = self._island.sim.taking_contents(message)
+        self._island.commands.come(self.name, sender, number, message, cost)
+
+    def lose(self, sender: int, reason: str) -> None:
+        if self._island.history is not None:
+            self._island.history.lost(self.name, sender, reason)
+        self._island.commands.lose(self.name, sender, reason)

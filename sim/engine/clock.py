@@ -14,6 +14,19 @@ from typing import Any
 import simpy
 from simpy.core import EmptySchedule
 
+from core.model import SeawayError
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+class Stuck(SeawayError):
+    """The condition that `run` waits for cannot become true: only timers are still scheduled."""
+
+
+class Unannounced(SeawayError):
+    """A fault was injected into an island that is simulated as a cohort, and had not been announced at the start."""
+
+
 NORMAL, LATE, LATER = 1, 2, 3
 FIRST = -2  # before all others of its nanosecond
 
@@ -101,3 +114,34 @@ class SimClock(simpy.Environment):
     def next_time(self) -> int | None:
         """The time of the next event; None if nothing is scheduled."""
         return self._entries[0][0] if self._entries else None
+
+
+# --- whether anything can still happen --------------------------------------------------------------------------------
+
+# Devices that work, links that carry and timers that run have a time in the clock at which they end. When it has been
+# quiet for `QUIET`, what is in the clock by then is still waited for. After that, only long waits of the user's own
+# processes count: others may be loops that look again and again whether something has happened.
+
+QUIET = 2_000 * 1_000_000_000  # nanoseconds of simulated time
+
+
+class StuckWatch:
+    def __init__(self, clock: SimClock) -> None:
+        self._clock = clock
+        self._since = -1  # the quiet time that was looked into last began then,
+        self._until = 0  # and what was to come by then lasts until then
+
+    def until(self, seen: int) -> int:
+        """When to look whether all is stuck. `seen`: when something other than a timer last happened."""
+        return max(seen + QUIET, self._until if self._since == seen else 0)
+
+    def is_stuck(self, seen: int) -> bool:
+        now = self._clock.now
+        if now <= self.until(seen):
+            return False
+        again = self._since == seen
+        until = self._clock.last_time(of_users=again)
+        if until - now <= (QUIET if again else 0):
+            return True
+        self._since, self._until = seen, until
+        return False

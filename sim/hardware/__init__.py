@@ -1,7 +1,7 @@
 """Models of hardware: what clusters consist of, how long things take there, and the source of every figure.
 
-setups           a cluster with its chips, machines and network: `load("A")`, from names, files and tables alike
-chips            figures of each TPU and GPU; layout: how islands lie on a torus; named: "2xv3-1024" and the like
+setups           a cluster with its chips, machines and network: by name ("A", "2xv3-1024"), file or table
+chips            figures of each TPU and GPU; layout: how islands lie on a torus
 shared_machines  machines on which several processes run
 profiles         what calls, messages and gangs cost the CPUs of hosts and clients
 kernels          what a computation takes on one device, and which collectives it has

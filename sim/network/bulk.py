@@ -10,23 +10,122 @@ traffic that leaves an island shares the island's uplink.
 What is small (`small` bytes or less) passes between the packets of others: it neither waits for them nor holds them up.
 But it does not overtake a longer chunk of its own transfer.
 
-What a client puts or gets is bounded by its own card alone (`client_card`).
+What a client puts or gets is bounded by its own card alone (`ClientCard`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
-from core.model import Cluster
+from core.model import Cluster, Hosts, Island, Layout, Shards, shard_bytes, virtual_index
 from core.protocol import Chunk, Offer
 from core.record import Trace
 
 from ..engine import SimClock, ThreadPool
-from .client_card import ClientCard
-from .faces import face_to
 from .ports import Key, Ports
+
+# --- which links of a torus one host turns to another -----------------------------------------------------------------
+
+
+class Face(NamedTuple):
+    """One side of a host. `links`: how many chips have a link there."""
+
+    axis: int
+    upwards: bool
+    links: int
+
+
+def face_to(island: Island, devices_per_chip: int, sender: int, receiver: int) -> Face:
+    """The side by which contents leave, on the way along the first axis on which the two hosts differ."""
+    hosts = tuple(size // part for size, part in zip(island.torus, island.block, strict=True))
+    here, there = (_at(island, host) for host in (sender, receiver))
+    axis = next(number for number, (one, other) in enumerate(zip(here, there, strict=True)) if one != other)
+    ahead = (there[axis] - here[axis]) % hosts[axis]
+    upwards = 2 * ahead <= hosts[axis] if island.wraps[axis] else there[axis] > here[axis]
+    chips = (*island.block[:-1], -(-island.block[-1] // devices_per_chip))
+    return Face(axis, upwards, prod(chips) // chips[axis])
+
+
+def _at(island: Island, host: int) -> tuple[int, ...]:
+    """Where a host lies among the hosts."""
+    first = island.coords(island.base_device + (host - island.base_host) * island.devices_per_host)
+    return tuple(at // part for at, part in zip(first, island.block, strict=True))
+
+
+# --- a client's network card, in one direction ------------------------------------------------------------------------
+
+# It takes puts, or gets, in the order in which they begin. A transfer takes its time on the card when it begins, one
+# host after another. Contents that can pass before their turn wait for it; those that come later pass at once, for
+# their share of the card's time is past. What bounds a put or get is this card, since it sends to many hosts, or
+# hears from many. So the hosts' cards are taken to have room for it, and contents of two such transfers never wait
+# for each other on the way. This makes the times of one at all its hosts a few vector operations
+# (`sim.cohort.content_times`).
+
+
+class ClientCard:
+    __slots__ = ("_turns", "free")
+
+    def __init__(self) -> None:
+        self.free = 0  # when all that has begun has passed, if it comes in time
+        self._turns: dict[int, dict[int, int]] = {}  # transfer -> host -> when its next chunk may pass
+
+    def take(self, time: int, now: int) -> int:
+        """Takes so much of the card's time, from the time that is returned."""
+        start = max(now, self.free)
+        self.free = start + time
+        return start
+
+    def begin(self, transfer: int, took: dict[int, int], now: int) -> None:
+        """`took`: by host, how long its contents take."""
+        at = self.take(sum(took.values()), now)
+        turns = self._turns[transfer] = {}
+        for host, time in took.items():
+            turns[host] = at
+            at += time
+
+    def wait(self, transfer: int, host: int, took: int, now: int) -> int:
+        """A chunk to or from this host could pass now. Returns how long it waits for its turn."""
+        turns = self._turns.get(transfer)
+        if turns is None:  # it is over: this can only be word that it has failed
+            return 0
+        at = max(now, turns.get(host, 0))
+        turns[host] = at + took
+        return at - now
+
+    def over(self, transfer: int) -> None:
+        self._turns.pop(transfer, None)
+
+
+# --- rows of a sparse exchange ----------------------------------------------------------------------------------------
+
+Piece = tuple[int, int, int]  # (receiving host, piece, bytes)
+
+
+def even_rows(host: int, source: Layout | None, target: Layout, hosts: Hosts) -> tuple[Piece, ...]:
+    """What this host's shards send; where a shard has replicas, the first replica sends it."""
+    if source is None:
+        return ()
+    shards = Shards(source)
+    mine: dict[int, None] = {}
+    for device in hosts.devices_of(host):
+        at = virtual_index(source.place, device)
+        if at >= 0:
+            shard = shards.shard_of(at)
+            if shards.device(shard, 0) == at:
+                mine[shards.ordinal(shard)] = None
+    devices = [target.place.device(at) for at in range(target.place.size)]
+    nbytes = max(1, shard_bytes(source) // len(devices))
+    return tuple(
+        sorted(
+            (hosts.host_of(device), shard * len(devices) + at, nbytes)
+            for shard in mine
+            for at, device in enumerate(devices)
+        )
+    )
+
 
 Name = int
 FIRST = 1 << 50  # numbers of contents, apart from the numbers of other messages

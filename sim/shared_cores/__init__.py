@@ -2,7 +2,7 @@
 
 core_sharing      which process is on which machine; all that the simulation and its processes ask for
 cores             the cores of one machine: first come, first served
-crowded_host      a host whose threads wait for cores;  client_turn: a client whose calls do
+crowded_host      a host whose threads wait for cores, and a client whose calls do
 message_batching  Python processes send several messages as one
 computing         devices that compute on their hosts' cores
 """

@@ -17,10 +17,9 @@ from core.protocol import is_client
 
 from ..hardware import HOST, Setup, Shared
 from ..hosts import HostProcess, Process, SimClient
-from .client_turn import ThreadTurn
 from .computing import Computing
 from .cores import CALL, READ, THREADS, Cores, CoreStalls, Share
-from .crowded_host import CrowdedHost
+from .crowded_host import CrowdedHost, ThreadTurn
 from .message_batching import Wires
 
 if TYPE_CHECKING:

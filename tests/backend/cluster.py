@@ -17,8 +17,8 @@ from backend.wire import framing
 from backend.wire.framing import Answered, Opening
 from core.client.client import Client
 from core.client.client_limits import Blocked, Submitted
-from core.model.presets import small
 from core.model.program import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Value
+from core.model.topology import small
 from core.protocol import Blame
 from core.protocol import effects as e
 

@@ -19,7 +19,7 @@ from backend.admin.children import environment
 from backend.auth.access import Access
 from backend.node.calls import ask
 from backend.wire.call_messages import Report, Status
-from core.model.presets import small
+from core.model.topology import small
 
 from .cluster import User
 

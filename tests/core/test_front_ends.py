@@ -7,8 +7,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from core.model.presets import small
 from core.model.program import Node, Program, Sharding, SliceSpec, Value
+from core.model.topology import small
 from tests.core.build import Build
 from tests.world.script import RunHandle, Script
 from tests.world.world import World

@@ -12,7 +12,7 @@ from core.model.errors import Impossible
 from experiments import fig5, fig6, fig7, fig8
 from experiments.framework import BadOption, run, sensitivity
 from experiments.framework.catalogue import load
-from experiments.framework.profiles import profile_of
+from experiments.framework.options import profile_of
 from experiments.framework.sweeping import gather
 from experiments.micro.tenants import weights_of
 

@@ -9,11 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import fidelity, summary
+from experiments import fidelity
 from experiments.bench.simulator import simulator
 from experiments.bench.simulator.simulator import COMPUTE, JITTER, LATENCY, NIC, PCIE, Counted, Naive
 from experiments.fig5 import crossing
 from experiments.framework import run
+
+from . import paper_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "figures.md"
 
@@ -85,7 +87,7 @@ QUICK: dict[str, dict[str, object]] = {
 
 def test_the_summary_equals_what_is_computed() -> None:
     """Those of its lines in docs/figures.md that are quick to compute."""
-    found = summary.lines(fidelity.table({name: frame(name, **asked) for name, asked in QUICK.items()}))
+    found = paper_table.lines(fidelity.table({name: frame(name, **asked) for name, asked in QUICK.items()}))
     assert len(found) == 7
     kept = PAGE.read_text().splitlines()
     assert [line for line in found if line not in kept] == []
@@ -93,7 +95,7 @@ def test_the_summary_equals_what_is_computed() -> None:
 
 @pytest.mark.full
 def test_the_whole_summary_equals_what_is_computed() -> None:
-    assert summary.text(fidelity.run(progress=False)) in PAGE.read_text()
+    assert paper_table.text(fidelity.run(progress=False)) in PAGE.read_text()
 
 
 def test_crossing_points_are_interpolated_between_points() -> None:

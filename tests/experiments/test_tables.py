@@ -17,18 +17,18 @@ from experiments.framework import BadOption
 from experiments.framework.options import read_all
 from experiments.framework.tables import split
 from experiments.models.shapes import LM_3B, MODELS
-from experiments.pricing import __main__ as pricing
 from experiments.pricing import book, jobs
 from experiments.pricing.jobs import Job
 from experiments.training import rows, setups
-from experiments.training.ablation import ablation, computing
-from experiments.training.drive import train
+from experiments.training.drive import ablation, computing, train
 from experiments.training.exchange import Islands, islands
 from experiments.training.pipelines import Pipeline, pipeline
 from experiments.training.steps import Pricing, Step
 from seaway.costs import Cost
 from sim.hardware.profiles import profile
 from sim.hardware.setups import load
+
+from . import price
 
 PAPER = profile("paper")
 MS = 1_000_000
@@ -62,11 +62,11 @@ def point(module: Any, **asked: object) -> dict[str, Any]:
 # --- the book of costs
 
 
-@pytest.mark.parametrize("listed", [pricing.table1, pricing.table2, pricing.fig12, pricing.sweeps])
+@pytest.mark.parametrize("listed", [price.table1, price.table2, price.fig12, price.sweeps])
 def test_the_book_has_every_cost_that_the_tables_need(listed: Callable[[], Iterator[Job]]) -> None:
     for job in listed():
         found = book.committed(book.file_of(job.key)).get(job.key)
-        assert found is not None, f"not committed: {job.key}; run `python -m experiments.pricing`"
+        assert found is not None, f"not committed: {job.key}; run `python -m tests.experiments.price`"
         assert found.source == "tpu-compiler"
         assert {"jax", "libtpu"} <= set(found.versions)
         assert found.target == job.topology
@@ -99,7 +99,7 @@ def test_a_job_that_is_priced_joins_the_others_in_the_book(tmp_path: Path, monke
     monkeypatch.setattr(book, "compiled", lambda job: Cost.stated(7, job.key))
     asked = [jobs.step("LM-3B", 128, 2048, length) for length in (16, 32)]
     for job in asked:
-        book.commit(job)
+        price.commit(job)
     assert set(book.committed(book.file_of(asked[0].key))) == {job.key for job in asked}
     assert [path.name for path in tmp_path.iterdir()] == ["costs-lm-3b.json"]
 
@@ -117,7 +117,7 @@ def test_the_book_belongs_to_the_current_models(at: int, kind: str) -> None:
     lowered = lower(
         one.function, one.arguments, platform="tpu", out_shardings=one.results, donate=one.donate, name=one.name
     )
-    assert lowered.digest == cost.digest, "run `python -m experiments.pricing --again`"
+    assert lowered.digest == cost.digest, "run `python -m tests.experiments.price --again`"
 
 
 def test_the_compilers_count_of_multiplications_is_that_of_the_model() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from core.controller import Bounds, Config
-from core.model.presets import small
 from core.model.program import Program, SliceSpec
-from core.model.topology import Cluster, Island
+from core.model.topology import Cluster, Island, small
 from tests.core.build import Build, chain
 from tests.world.script import RunHandle, Script
 from tests.world.timing import MS, US, S

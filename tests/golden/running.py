@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from core.controller import Config
-from core.model.presets import small
 from core.model.program import Program, SliceSpec
-from core.model.topology import Cluster, Island
+from core.model.topology import Cluster, Island, small
 from core.schedule.policy import Policy, Ready, Stride, Ticket
 from tests.core.build import Build, chain, moe
 from tests.world.script import RunHandle, Script

@@ -20,7 +20,7 @@ from seaway.tools.calibrating import chained
 
 from ..frame import options
 from ..frame.deployed import Deployed, deployed
-from ..frame.table import Table
+from ..frame.options import Table
 
 FULL = True
 HOSTS, ALL_HOSTS = (16, 64), (16, 64, 256, 512)

@@ -26,8 +26,8 @@ from core.host import Host
 from core.model import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Value, small
 
 from ..frame import options
+from ..frame.options import Table
 from ..frame.processes import answer
-from ..frame.table import Table
 
 PARTS = {
     "call": "client: submit",

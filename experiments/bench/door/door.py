@@ -14,7 +14,7 @@ from statistics import median
 
 from ..frame import options, processes
 from ..frame.door_server import local, on_cluster, opened
-from ..frame.table import Table
+from ..frame.options import Table
 from .moving import SYNC
 from .programs import measured, member
 

@@ -40,8 +40,8 @@ from backend.door import (
 from backend.streams import new_loop
 
 from ..frame import options
+from ..frame.options import Table
 from ..frame.processes import heard, in_turns, say, start
-from ..frame.table import Table
 
 WARM, MESSAGES, ROUNDS = 500, 3_000, 5
 AHEAD = 8

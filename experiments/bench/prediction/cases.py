@@ -14,6 +14,8 @@ from typing import Literal, get_args
 import msgspec
 from msgspec.structs import replace
 
+from seaway.wording import plural
+
 Platform = Literal["timed", "cpu", "cuda"]
 Kind = Literal["OpByOp", "Chained", "Fused", "pipeline", "clients", "mixed", "transfer"]
 Dispatch = Literal["parallel", "sequential"]
@@ -78,10 +80,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
             case _:
                 how = f"{of}{', ' if of else ''}{what}".strip()
         return f"{self.platform} {self.kind} {how}, {plural(self.hosts, 'host')}"
-
-
-def plural(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def drawn(seed: int, count: int, platforms: Sequence[Platform] = PLATFORMS) -> list[Case]:

@@ -17,16 +17,17 @@ from typing import NamedTuple
 
 from core.model import Impossible
 from seaway.tools.calibrating import paced
+from seaway.units import duration
+from seaway.wording import plural
 from sim.hardware import setups
 
 from .alone import taken
-from .cases import HOSTS, Platform, plural
+from .cases import HOSTS, Platform
 from .programs import Alone, Taken
 
 CALIBRATED = 2  # hosts of a calibration, where there may be so many
 NOW = 1.0  # seconds to measure the machine's present speed
-REFERENCE = re.compile(r"the reference took ([\d.]+) (ns|us|ms|s)\b")  # in a calibration's note
-UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+REFERENCE = re.compile(r"the reference took ([\d.]+ (?:ns|us|ms|s))\b")  # in a calibration's note
 Say = Callable[[str], object]
 
 
@@ -80,7 +81,7 @@ def speed_of(path: Path) -> float:
     """Nanoseconds of the reference, from the file's note; if that has none, measured now."""
     found = REFERENCE.search(str(tomllib.loads(path.read_text(encoding="utf-8")).get("note", "")))
     if found:
-        return float(found[1]) * UNITS[found[2]]
+        return float(duration(found[1], "the reference"))
     with TemporaryDirectory() as folder, paced(Path(folder)) as pace:
         time.sleep(NOW)
         return pace.all().value

@@ -26,7 +26,7 @@ from seaway.trace import Trace
 from sim.hardware import setups
 
 from ..frame import options
-from ..frame.table import Table
+from ..frame.options import Table
 from .cases import PLATFORMS, Platform, Work
 from .freezing import CALIBRATED, calibrations
 from .programs import content, repeated

@@ -24,7 +24,7 @@ from seaway.tools.calibrating import to_and_fro
 
 from ..frame import options, processes
 from ..frame.deployed import deployed
-from ..frame.table import Table
+from ..frame.options import Table
 
 FULL = True
 KB, MB = 1_000, 1_000_000

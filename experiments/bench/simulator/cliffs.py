@@ -20,7 +20,7 @@ from time import process_time
 from typing import Any, Literal, NamedTuple
 
 from ..frame import options, processes
-from ..frame.table import Table
+from ..frame.options import Table
 from .cliff_programs import Play
 from .cliff_rows import PLAIN, ROWS, Row
 

@@ -18,7 +18,7 @@ from typing import Any
 import simpy
 
 from ..frame import processes
-from ..frame.table import Table
+from ..frame.options import Table
 
 HOSTS = (64, 512, 4096, 25_000)
 PER_HOST = 4

@@ -24,7 +24,7 @@ from backend.admin import Child
 
 from ..frame import options, processes
 from ..frame.deployed import Deployed, deployed
-from ..frame.table import Table
+from ..frame.options import Table
 from .attacks import ATTACKS, DURATION, HOSTS, attack
 
 FULL = True

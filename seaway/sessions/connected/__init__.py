@@ -1,7 +1,7 @@
 """Sessions on real devices: clients of a controller that runs in this process or elsewhere.
 
 connecting, local_cluster  `sw.connect` and `sw.local`
-driver, port, loop         a session's connections, and the interface to core's client
+driver, port               a session's connections, and the interface to core's client
 exported_code, pricing     computations exported for devices in other processes, and their assumed cost
 hosttimes, interrupts      when hosts ran gangs, by their own clocks; Ctrl-C during calls and waits
 
@@ -16,23 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .connecting import connect
     from .driver import RealDriver
-    from .local_cluster import (
-        AGENT,
-        CONFIG,
-        PLATFORMS,
-        ClusterOptions,
-        LocalCluster,
-        LocalDriver,
-        environment_of,
-        local,
-    )
-    from .loop import Loop
+    from .local_cluster import CONFIG, PLATFORMS, ClusterOptions, LocalCluster, LocalDriver, brought_up, local
     from .pricing import ConnectedPricing
 
 _HOME = {
-    "connect": "connecting", "RealDriver": "driver", "Loop": "loop", "ConnectedPricing": "pricing",
-    "AGENT": "local_cluster", "CONFIG": "local_cluster", "PLATFORMS": "local_cluster", "LocalCluster": "local_cluster",
-    "LocalDriver": "local_cluster", "ClusterOptions": "local_cluster", "environment_of": "local_cluster",
+    "connect": "connecting", "RealDriver": "driver", "ConnectedPricing": "pricing",
+    "CONFIG": "local_cluster", "PLATFORMS": "local_cluster", "LocalCluster": "local_cluster",
+    "LocalDriver": "local_cluster", "ClusterOptions": "local_cluster", "brought_up": "local_cluster",
     "local": "local_cluster",
 }  # fmt: skip
 

@@ -7,6 +7,7 @@ from os import PathLike
 from backend.auth import Access, AccessRefused, access
 from backend.client import Head
 from backend.node import CallError
+from backend.streams import LoopThread
 from backend.wire import Described, call_messages
 
 from ...errors import Unreachable
@@ -14,7 +15,6 @@ from ...wording import plural
 from ..arguments import checked_live, checked_seconds, checked_session
 from ..session import Dispatch, Session, opened_live
 from .driver import RealDriver
-from .loop import Loop
 
 
 def connect(
@@ -60,7 +60,7 @@ def connect(
         raise ValueError(f"sw.connect: {refused}") from None
     if token:
         shown = Access(token, shown.ca, shown.cert, shown.key)
-    loop = Loop()
+    loop = LoopThread()
     try:
         described = loop.do(_about(place, shown, timeout))
         cluster = described.cluster

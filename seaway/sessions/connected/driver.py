@@ -19,6 +19,7 @@ from backend.auth import Access
 from backend.client import Head, Remote
 from backend.devices import Taken
 from backend.node import CallError
+from backend.streams import LoopThread
 from backend.wire import Described, call_messages
 from core.client import Client
 from core.model import Computation, Impossible
@@ -30,7 +31,6 @@ from ...graph import Signature
 from .exported_code import ExportedCode
 from .hosttimes import asked
 from .interrupts import SHIELD
-from .loop import Loop
 from .port import RealPort
 from .pricing import ConnectedPricing
 
@@ -51,7 +51,14 @@ class RealDriver:
     files_here = False  # folder names are resolved on the hosts, not here
 
     def __init__(
-        self, title: str, loop: Loop, address: str, access: Access, described: Described, *, patience: float = 60.0
+        self,
+        title: str,
+        loop: LoopThread,
+        address: str,
+        access: Access,
+        described: Described,
+        *,
+        patience: float = 60.0,
     ) -> None:
         self.title, self.patience = title, patience
         self._loop, self._address = loop, address

@@ -20,7 +20,8 @@ from core.model import Cluster
 from core.record import Trace
 
 if TYPE_CHECKING:
-    from .loop import Loop
+    from backend.streams import LoopThread
+
     from .port import RealPort
 
 PATIENCE = 5.0  # seconds, for each of the two requests
@@ -30,7 +31,7 @@ LEAST = 256  # ... and at least this many from each
 log = logging.getLogger("seaway")
 
 
-def asked(core: Trace, cluster: Cluster, head: Head, ports: Sequence[RealPort], loop: Loop) -> list[Taken]:
+def asked(core: Trace, cluster: Cluster, head: Head, ports: Sequence[RealPort], loop: LoopThread) -> list[Taken]:
     """The hosts' rows. Must not be called on the loop's thread."""
     nodes = {port.client.number: port.remote.node for port in ports}
     passes = {number: node.passes.get(f"client/{number}", "") for number, node in nodes.items()}

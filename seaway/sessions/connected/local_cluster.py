@@ -26,6 +26,7 @@ from backend.client import Remote
 from backend.devices import accelerators_here
 from backend.scratch_folder import ScratchFolder
 from backend.server import Server, looked
+from backend.streams import LoopThread
 from backend.wire import Described
 from core.controller import ON_DEVICES, Bounds, Config
 from core.model import Cluster as Topology
@@ -39,13 +40,13 @@ from ..replaced import said, warn
 from ..session import Dispatch, Session, opened_live
 from ..simulated import ConfigOptions, Policies, checked_config, policy_of, struct_of
 from .driver import RealDriver
-from .loop import Loop
 
 if TYPE_CHECKING:
     from ...dashboard import LiveSource
     from ...trace import Trace
 
 T = TypeVar("T")
+C = TypeVar("C", bound="LocalCluster")
 log = logging.getLogger("seaway")
 Platform = Literal["cpu", "cuda", "tpu", "timed"]
 PLATFORMS = ("cpu", "cuda", "tpu", "timed")
@@ -135,7 +136,9 @@ class ClusterOptions(msgspec.Struct, frozen=True):
 class LocalCluster:
     """A controller on the session's loop, and agents as child processes."""
 
-    def __init__(self, made: ClusterOptions, loop: Loop) -> None:
+    more: tuple[str, ...] = ()  # options of agents
+
+    def __init__(self, made: ClusterOptions, loop: LoopThread) -> None:
         self.made, self.loop = made, loop
         self.cluster = _cluster(made)
         self._folder = ScratchFolder()
@@ -170,6 +173,7 @@ class LocalCluster:
         words = [
             "--controller", self.server.address, "--name", f"agent-{number}", "--platform", made.platform,
             "--devices", str(made.devices), "--memory", str(made.memory), "--with-parent", "--checkpoints", "/",
+            *self.more,
         ]  # fmt: skip
         words += ["--hosts", str(hosts)] if made.platform == "timed" and hosts > 1 else ["--host", str(number)]
         return self.server.children.start(f"agent-{number}", AGENT, words, environment_of(made))
@@ -264,17 +268,26 @@ class LocalDriver(RealDriver):
 
 
 def _up(made: ClusterOptions, timeout: float) -> LocalDriver:
-    loop = Loop()
-    cluster = None
-    try:
-        cluster = LocalCluster(made, loop)
-        cluster.start_agents()
-        cluster.wait(timeout)
-        loop.begin(cluster.watch())
+    def driver(cluster: LocalCluster, described: Described) -> LocalDriver:
+        cluster.loop.begin(cluster.watch())
         shape = cluster.cluster
         title = f"local cluster: {plural(shape.hosts, 'host')}, {plural(shape.devices, 'device')} ({made.platform})"
-        described = Described(shape, (made.platform,), cluster.server.lease, "")
         return LocalDriver(title, cluster, described)
+
+    return brought_up(partial(LocalCluster, made), timeout, driver)
+
+
+def brought_up(
+    make: Callable[[LoopThread], C], timeout: float, driver: Callable[[C, Described], LocalDriver]
+) -> LocalDriver:
+    """The driver of a cluster all of whose islands run; if that cannot be, nothing is left of it."""
+    loop = LoopThread()
+    cluster = None
+    try:
+        cluster = make(loop)
+        cluster.start_agents()
+        cluster.wait(timeout)
+        return driver(cluster, Described(cluster.cluster, (cluster.made.platform,), cluster.server.lease, ""))
     except BaseException:
         if cluster is not None:
             cluster.end()

@@ -1,6 +1,6 @@
 """Simulated sessions: the user code of many clients runs on one machine, one thread at a time, in simulated time."""
 
 from .driver import SimDriver
-from .idle_cluster import IdleCluster
+from .pricing import IdleCluster
 from .simulating import Policies, checked_config, policy_of, simulate, struct_of
 from .typed_options import ConfigOptions, HardwareOptions, NoiseOptions

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from backend.admin import Child
 from backend.server import Server, eventlogs
-from backend.wire import Described
+from backend.streams import LoopThread
 from core.controller import Config
 from core.model import Cluster, Computation, Impossible
 from core.schedule.policy import Policy
@@ -28,15 +28,13 @@ from sim.hardware import Setup, setups
 from ...graph import Signature
 from ...sessions import Dispatch, Session
 from ...sessions.connected import (
-    AGENT,
     CONFIG,
     ClusterOptions,
     ConnectedPricing,
     LocalCluster,
     LocalDriver,
-    Loop,
     RealDriver,
-    environment_of,
+    brought_up,
 )
 from ...sessions.simulated import simulate
 from . import compare, edge, forced
@@ -120,8 +118,8 @@ class PricedBoth:
 class RecordedCluster(LocalCluster):
     """Like the cluster of `sw.local`, but of any shape, with the controller's event log and hosts' device logs."""
 
-    def __init__(self, shape: ParityShape, loop: Loop, folder: Path) -> None:
-        self._shape, self._kept = shape, folder
+    def __init__(self, shape: ParityShape, folder: Path, loop: LoopThread) -> None:
+        self._shape, self.more = shape, ("--witness", str(folder))
         island = shape.cluster.islands[0]
         made = ClusterOptions(
             hosts=island.hosts, devices=island.devices_per_host, islands=len(shape.cluster.islands),
@@ -132,17 +130,6 @@ class RecordedCluster(LocalCluster):
     async def _begin(self) -> Server:
         self.cluster = self._shape.cluster
         return await super()._begin()
-
-    def _start(self, number: int) -> Child:
-        made = self.made
-        words = [
-            "--controller", self.server.address, "--name", f"agent-{number}", "--platform", made.platform,
-            "--devices", str(made.devices), "--with-parent", "--checkpoints", "/",
-            "--witness", str(self._kept),
-        ]  # fmt: skip
-        many = made.platform == "timed" and self.cluster.hosts > 1
-        words += ["--hosts", str(self.cluster.hosts)] if many else ["--host", str(number)]
-        return self.server.children.start(f"agent-{number}", AGENT, words, environment_of(made))
 
 
 class RecordedDriver(LocalDriver):
@@ -173,19 +160,8 @@ def real(shape: ParityShape, program: Program, folder: Path) -> None:
         raise Impossible(
             f"hosts with {', '.join(map(str, numbers))} devices: on one machine all hosts must have the same number"
         )
-    loop = Loop()
-    cluster = None
-    try:
-        cluster = RecordedCluster(shape, loop, folder)
-        cluster.start_agents()
-        cluster.wait(shape.timeout)
-        described = Described(shape.cluster, (shape.platform,), cluster.server.lease, "")
-        driver = RecordedDriver("real cluster", cluster, described)
-    except BaseException:
-        if cluster is not None:
-            cluster.end()
-        loop.close()
-        raise
+    make = partial(RecordedCluster, shape, folder)
+    driver = brought_up(make, shape.timeout, partial(RecordedDriver, "real cluster"))
     session = Session(driver, dispatch=shape.dispatch)
     session.compiles_first = True  # how long that takes is not core's decision, and it is not compared
     with session:

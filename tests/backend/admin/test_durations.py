@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from backend.admin.measured_durations import durations, durations_of
+from backend.admin.trace_export import durations, durations_of
 from core.record.trace import FAILED, Trace
 
 

@@ -3,7 +3,7 @@
 from functools import partial
 
 from backend.auth.trust import Rules
-from backend.sandbox.checked_devices import CheckedDevices
+from backend.sandbox.code_gate import CheckedDevices
 
 from ..pjrt import pjrt_rig
 

@@ -18,8 +18,7 @@ from backend.server import controller_cli
 from backend.server.registry import Enrolment
 from backend.wire.call_messages import Enrol
 from core.model.errors import Impossible
-from core.model.presets import small
-from core.model.topology import GIB, Cluster
+from core.model.topology import GIB, Cluster, small
 
 DEPLOY = Path(__file__).parents[3] / "docs" / "deploy"
 

@@ -20,7 +20,7 @@ import pytest
 from backend.server import eventlogs
 from core.controller import Config
 from core.model.errors import Impossible
-from core.model.presets import small
+from core.model.topology import small
 from core.record.eventlog import Diverged, LogError, replayed
 from core.schedule.policy import Fifo, Policy, Ready, RoundRobin, Stride, Ticket
 from seaway.cli import main, replaying

@@ -18,7 +18,7 @@ import pytest
 
 from backend.server import eventlogs
 from core.controller import Config, Controller
-from core.model.presets import small
+from core.model.topology import small
 from core.record.eventlog import MAGIC, MOST, LogError, Recorder
 from core.schedule.policy import Stride
 from tests.seaway.test_policies_installed import install

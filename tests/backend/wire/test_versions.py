@@ -19,7 +19,7 @@ from backend.wire import versions
 from backend.wire.call_messages import AboutReply, Described, Enrol, Enrolled, Report, Status
 from backend.wire.framing import Opening
 from backend.wire.versions import HEADER, OTHER, mine
-from core.model.presets import small
+from core.model.topology import small
 from core.record.eventcodec import fingerprint
 from tests.backend.cluster import cluster, greeted, wait_until
 from tests.backend.real import Program, real

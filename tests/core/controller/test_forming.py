@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core import protocol as p
 from core.controller import Bounds, Config, Controller
-from core.model.presets import small
+from core.model.topology import small
 
 SECOND = 1_000_000_000
 GRACE = 5 * SECOND

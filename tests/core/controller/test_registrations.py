@@ -8,8 +8,8 @@ import pytest
 
 from core.controller import Bounds, Config
 from core.model import SliceSpec
-from core.model.presets import small
 from core.model.program import Program
+from core.model.topology import small
 from core.protocol import MOST_ABOUT, ProgramTold
 from tests.core.build import Build, chain
 from tests.world.script import Script

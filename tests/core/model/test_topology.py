@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from core.model import spans
 from core.model.errors import Impossible
 from core.model.place import Grid, Place, line
-from core.model.presets import PRESETS, small
-from core.model.topology import GIB, SIMULATED_KEYS, Cluster, Island
+from core.model.topology import GIB, PRESETS, SIMULATED_KEYS, Cluster, Island, small
 from core.slices import grids
 from tests.laws import examples
 

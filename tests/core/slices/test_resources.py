@@ -6,9 +6,8 @@ import pytest
 
 from core.model.errors import Illegal, Impossible
 from core.model.place import Grid, Place, line
-from core.model.presets import PRESETS, small
 from core.model.program import SliceSpec
-from core.model.topology import Cluster, Island
+from core.model.topology import PRESETS, Cluster, Island, small
 from core.slices.resources import BoundSlice, Moved, MustWait, Resources
 
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.model.errors import Illegal, Impossible
-from core.model.presets import small
 from core.model.program import SliceSpec
-from core.model.topology import Cluster, Island
+from core.model.topology import Cluster, Island, small
 from core.slices.resources import BoundSlice, MustWait, Resources
 from tests.coordinates import device_at
 from tests.laws import examples

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from core.model import device_spans, spans
 from core.model.errors import Impossible
 from core.model.place import Grid, Place, line
-from core.model.presets import small
 from core.model.program import SliceSpec
 from core.model.resharding import virtual_index
+from core.model.topology import small
 from core.slices.grids import compact
 from core.slices.resources import BoundSlice, Moved, MustWait, Resources
 

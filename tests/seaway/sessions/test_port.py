@@ -16,8 +16,8 @@ import seaway as sw
 from core import protocol as p
 from core.client.client import Client
 from core.client.client_limits import Blocked, Limits
-from core.model.presets import small
 from core.model.program import Computation, Program
+from core.model.topology import small
 from seaway.dashboard import LiveSource
 from seaway.graph.signature import Signature
 from seaway.sessions import caller

@@ -10,7 +10,7 @@ import pytest
 
 import seaway as sw
 from core.schedule.policy import Policy, Ready, Stride, Ticket
-from seaway.sessions.simulated import progress
+from seaway.sessions.simulated import driver
 from tests.seaway.small_sessions import small
 
 two = sw.slice(devices=2)
@@ -172,16 +172,16 @@ def test_an_error_in_a_property_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -
 def test_long_operations_show_their_progress(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    monkeypatch.setattr(progress, "STEP", 0.001)
+    monkeypatch.setattr(driver, "PATIENCE", 0.0)
+    monkeypatch.setattr(driver, "STEP", 0.001)
     with small() as s:
-        shown = progress.Progress(s.simulation, show=True)
+        shown = driver.Progress(s.simulation, show=True)
         for _ in range(2000):
             step(ZERO)
         s.trace  # noqa: B018 - it waits
         shown.close()
     assert re.search(r"simulated .* ms, [\d,]+ gangs, [\d,]+ a second", capsys.readouterr().err)
-    assert progress.Progress(s.simulation, show=False)._thread is None
+    assert driver.Progress(s.simulation, show=False)._thread is None
 
 
 @pytest.mark.parametrize(("given", "fanout"), [({"window": 4}, 64), ({"fanout": 3}, 3), (None, 64), ({}, 64)])

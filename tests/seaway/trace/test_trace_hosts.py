@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.model.presets import small
+from core.model.topology import small
 from core.record.trace import ENDED
 from core.record.trace import Trace as CoreTrace
 from seaway.machines import of_setup

@@ -117,35 +117,6 @@ def test_a_trace_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
         Trace.load(run)
 
 
-def test_a_trace_that_was_saved_before_reservations_were_recorded_is_read(tmp_path: Path) -> None:
-    """It has no file of them, or one that a later save had left there; its head counts none."""
-    core, cluster = traces.pipeline()
-    run = Trace(core, cluster).save(tmp_path / "run")
-    number = core.reserved(0, 1, 5)
-    core.reserved_until(number, 9)
-    (run / "reservations.parquet").write_bytes(
-        (Trace(core).save(tmp_path / "later") / "reservations.parquet").read_bytes()
-    )
-    head = earlier(run)
-    del head["rows"]["reservations"]
-    (run / "trace.json").write_text(json.dumps(head))
-    found = Trace.load(run)
-    (run / "reservations.parquet").unlink()
-    again = Trace.load(run)
-    for each in (found, again):
-        assert len(each.reservations()) == 0
-        assert each.utilization(by="total")["reserved_fraction"].tolist() == [0]
-        assert same(Trace.load(each.save(tmp_path / "anew")).core, each.core)
-    assert again.core.reserved(0, 1, 70) == 1
-    again.core.reserved_until(1, 80)
-    assert next(again.core.rows("reservations"))["until"] == 80
-    assert "reserved" not in again.summary()
-    head["rows"]["reservations"] = 1
-    (run / "trace.json").write_text(json.dumps(head))
-    with pytest.raises(NotATrace, match=r"not whole: reservations\.parquet"):
-        Trace.load(run)
-
-
 def test_a_save_that_fails_leaves_the_older_trace_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Trace(traces.shared(gangs=9)).save(tmp_path / "run")
     files = sorted(run.iterdir())

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.model.presets import PRESETS, small
-from core.model.topology import Cluster
+from core.model.topology import PRESETS, Cluster, small
 from core.protocol.messages import Blame
 from core.record.tables import Lists, Table
 from core.record.trace import ENDED, PLACEHOLDER

@@ -11,8 +11,7 @@ from random import Random
 import numpy as np
 
 from core.model import spans
-from core.model.presets import PRESETS, small
-from core.model.topology import Cluster
+from core.model.topology import PRESETS, Cluster, small
 from core.record.trace import Trace
 
 US, MS = 1_000, 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.network.client_card import ClientCard
+from sim.network.bulk import ClientCard
 
 
 def test_hosts_take_turns_in_the_order_in_which_the_transfer_names_them() -> None:

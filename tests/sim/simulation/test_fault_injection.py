@@ -6,7 +6,7 @@ import pytest
 
 from core.protocol import effects as e
 from core.schedule.policy import Fifo
-from sim.engine.errors import Stuck, Unannounced
+from sim.engine.clock import Stuck, Unannounced
 from sim.hardware.profiles import profile
 from sim.hardware.setups import load
 from sim.hosts.client_process import SimClient

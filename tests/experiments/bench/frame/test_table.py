@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from experiments.bench.frame.options import Table
 from experiments.bench.frame.processes import in_turns
-from experiments.bench.frame.table import Table
 
 FIGURES = Table("name <8", "gangs >8,", "CPU us >9.1f", "x naive >9,.0fx", "change >+8.1%", "aim >6g")
 

@@ -9,7 +9,7 @@ from math import isclose
 import pytest
 
 from experiments.bench.frame import processes
-from experiments.bench.frame.table import Table
+from experiments.bench.frame.options import Table
 from experiments.bench.simulator import cliffs
 from experiments.bench.simulator.cliff_programs import Play
 from experiments.bench.simulator.cliff_rows import FLAT, LINEAR, PLAIN, ROWS, Row

@@ -22,8 +22,8 @@ from backend.server.server import Server
 from core.client.client import Client
 from core.controller import ON_DEVICES, Bounds, Config, Controller
 from core.model.plan import Plan
-from core.model.presets import small
 from core.model.program import Program
+from core.model.topology import small
 from core.protocol import effects as e
 from core.schedule.policy import Policy
 from seaway.tools.parity import compare, edge, forced

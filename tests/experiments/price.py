@@ -1,4 +1,4 @@
-"""`python -m experiments.pricing [NAME ...]`: prices the computations of the paper's tables and figures for the book.
+"""`python -m tests.experiments.price [NAME ...]`: prices computations of the paper's tables and figures for the book.
 
 NAME: table2, table1, fig12, sweeps; or `fit`, which fits the chip's efficiency on one row of Table 2. Without a name
 all of these. Computations in the book are skipped, unless `--again` is given. It needs the TPU compiler (extra `tpu`),
@@ -7,15 +7,20 @@ and minutes for each computation.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
+import msgspec
+
+from experiments.models.shapes import MODELS
+from experiments.pricing import book, jobs
+from experiments.pricing.jobs import Job
+from experiments.training.rows import FITTED, PRINTED, SEED_ROW, Fit, fits, pipelined
+from seaway.costs import Cost
 from seaway.errors import CostError
-
-from ..models.shapes import MODELS
-from . import book, jobs
-from .jobs import Job
 
 FIT = "fit"
 LENGTHS = (1024, 512)
@@ -78,8 +83,6 @@ def main(arguments: list[str]) -> int:
         return 2
     failed = _price([name for name in names if name != FIT], again)
     if FIT in names and not failed:
-        from ..training.rows import commit_fits
-
         commit_fits(LENGTHS)
     return 1 if failed else 0
 
@@ -93,12 +96,69 @@ def _price(names: list[str], again: bool) -> int:
             continue
         start = time.monotonic()
         try:
-            found = f"{book.commit(job).duration / 1e6:.3f} ms"
+            found = f"{commit(job).duration / 1e6:.3f} ms"
         except CostError as error:
             failed += 1
             found = f"{type(error).__name__}: {str(error)[:300]}"
         print(f"[{at}/{len(seen)}] {job.key}: {found}; took {time.monotonic() - start:.0f} s", flush=True)
     return failed
+
+
+# --- the book is written ----------------------------------------------------------------------------------------------
+
+
+def commit(job: Job) -> Cost:
+    """Price a job and add it to the book."""
+    path, found = book.file_of(job.key), book.compiled(job)
+    _write(path, book.read(path) | {job.key: found})
+    book.committed.cache_clear()
+    return found
+
+
+def _write(path: Path, costs: dict[str, Cost]) -> None:
+    """Write the file atomically, since other processes may read it."""
+    lines = [f"{msgspec.json.encode(key).decode()}: {_line(costs[key])}" for key in sorted(costs)]
+    whole = path.with_suffix(".tmp")
+    whole.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    os.replace(whole, path)
+
+
+def _line(found: Cost) -> str:
+    """One line a cost, so that diffs are readable. The compiler's time is left out, since it varies."""
+    found = msgspec.structs.replace(found, seconds=0.0)
+    return msgspec.json.encode(found, order="deterministic").decode()
+
+
+# --- the fit ------------------------------------------------------------------------------------------------
+
+
+def fit(length: int, tolerance: float = 1e-5) -> Fit:
+    """The efficiency with which the seed row's prediction equals the paper's number.
+
+    A step's time is nearly linear in 1 / efficiency, so a few secant steps find it.
+    """
+    point = {**SEED_ROW, "length": length, "islands": 1, "schedule": "gpipe", "profile": "paper"}
+    point |= {"steps": 3, "seed": 0, "parts": False}
+
+    def step_s(inverse: float) -> float:
+        return float(pipelined({**point, "efficiency": 1 / inverse}).row["step_s"])
+
+    wanted = SEED_ROW["batch"] * length / PRINTED
+    low, high = 1.0, 2.0
+    at_low, at_high = step_s(low), step_s(high)
+    while abs(at_high / wanted - 1) > tolerance:
+        low, high, at_low = high, high + (wanted - at_high) * (high - low) / (at_high - at_low), at_high
+        at_high = step_s(high)
+    found = book.cost(jobs.stages("LM-3B", 32, 4, 128, length, SEED_ROW["microbatches"])[0].forward)
+    row = {**SEED_ROW, "length": length}
+    return Fit(round(1 / high, 6), row, PRINTED, found.versions)
+
+
+def commit_fits(lengths: Iterable[int]) -> None:
+    """Fit and commit these lengths. Others use the nearest of these."""
+    known = {str(length): fit(length) for length in sorted(lengths)}
+    FITTED.write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=1) + b"\n")
+    fits.cache_clear()
 
 
 if __name__ == "__main__":

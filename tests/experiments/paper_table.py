@@ -1,15 +1,15 @@
 """Makes the table of docs/figures.md: the paper's numbers and ours, in a few lines.
 
-    python -m experiments.summary        computes and prints it, ready to be pasted
+    python -m tests.experiments.paper_table        computes and prints it, ready to be pasted
 
-Tests compare the page with computed values.
+`test_studies` compares the page with computed values.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import fidelity
+from experiments import fidelity
 
 if TYPE_CHECKING:
     import pandas as pd

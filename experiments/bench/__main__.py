@@ -35,7 +35,6 @@ PACKAGES = {  # each benchmark's module has its name
     },
     "door": {
         "door": "an unmodified JAX program through the door: calls, contents, compilation, against local devices",
-        "messages": "a message's CPU time in the door's transport, against the library h2 and grpcio",
     },
     "strangers": {"strangers": "a client's latency beside floods, nonsense and greedy clients, against alone"},
 }

@@ -3,7 +3,7 @@
 `python -m experiments.bench door [--rounds 3]`. Both run by turns, as processes of their own. "ratio" is how many times
 as long it takes through the door, or, of MB a second, how many times as much goes locally. With `--hosts 2`, the same
 program runs through a door to a cluster of so many agents too, which share the devices, and as multi-controller JAX in
-so many processes, of which the slowest counts. `messages` has the transport alone.
+so many processes, of which the slowest counts.
 """
 
 from __future__ import annotations

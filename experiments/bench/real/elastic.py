@@ -19,7 +19,7 @@ import numpy as np
 
 from ..frame import options
 from ..frame.deployed import deployed
-from ..frame.table import Table
+from ..frame.options import Table
 
 FULL = True
 MB = 1_000_000

@@ -11,8 +11,12 @@ import heapq
 import os
 import resource
 import signal
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from backend.door import variables
@@ -241,6 +245,15 @@ class Cluster:
             if process.alive:
                 _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
                 resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0 if on else hard, hard))
+
+    def operate(self, action: str, client: str) -> None:
+        """As an operator does. The client may be away just now, or the controller."""
+        words = [sys.executable, "-m", "seaway", action, self.network.controller("controller", self.port), client]
+        place = [*self.network.place("controller"), *words, "--no-wait", *self.network.access()]
+        log = (self.folder / "operator.log").open("ab")
+        threading.Thread(
+            target=partial(subprocess.run, place, stdout=log, stderr=log, timeout=60, check=False), daemon=True
+        ).start()
 
     # --- the end ----------------------------------------------------------------------------------------------
 

@@ -44,6 +44,9 @@ def inject(cluster: Cluster, fault: Fault) -> Injected:
     elif fault.kind == "full":
         cluster.limit_files([fault.target], True)
         _then(cluster, found, lambda: cluster.limit_files([fault.target], False))
+    elif fault.kind == "suspend":
+        cluster.operate("suspend", fault.name)
+        _then(cluster, found, lambda: cluster.operate("resume", fault.name))
     elif fault.kind in CARRIED_OUT:
         found.pid = cluster.processes[fault.target].pid
         CARRIED_OUT[fault.kind](cluster, fault, lambda at: _ended(found, at))

@@ -38,8 +38,8 @@ STUCK = Usage(threads=24 + 140 * WORLDS, fds=24 + 16 * WORLDS, children=0, ports
 # killed by the kernel, for its memory.
 ENDS = {"address": 0, "files": 0, "memory": -9} | dict.fromkeys(STATE, 0)
 REFUSAL = re.compile(r"^seaway (?:agent|controller)\b.*: ", re.MULTILINE)
-LOOSE = ("stop", "pulse", "hold", "up", "down", "cut", "unplug", "loss", "rate", "delay", "memory")
-HARMLESS = ("stop", "pulse", "hold", "up", "down", "delay", "rate", "cut", "unplug")
+LOOSE = ("stop", "pulse", "suspend", "hold", "up", "down", "cut", "unplug", "loss", "rate", "delay", "memory")
+HARMLESS = ("stop", "pulse", "suspend", "hold", "up", "down", "delay", "rate", "cut", "unplug")
 ODD = 3.0  # times the bounds: a call that has not ended then counts as hung
 
 

@@ -28,12 +28,13 @@ MOMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 PROCESS = {"kill": 40, "stop": 35, "terminate": 12, "pulse": 8}
 WIRE = {"cut": 5, "hold": 5, "up": 3, "down": 3, "delay": 3}
+REST = {"suspend": 30}  # by the operator; it is resumed when the fault is over
 COORDINATION = {"kill": 60, "stop": 20, "terminate": 20}
 KINDS: dict[str, dict[str, int]] = {
     "agent": PROCESS | WIRE | {"full": 4},
     "controller": PROCESS | {"full": 4},
     "coordination": COORDINATION,
-    "client": PROCESS | WIRE,
+    "client": PROCESS | WIRE | REST,
     "door": PROCESS | WIRE,
     "peers": WIRE,
 }
@@ -45,7 +46,7 @@ ON_MACHINES: dict[str, dict[str, int]] = {
     "agent": PROCESS | PLACE | HELD | {"address": 10},
     "controller": PROCESS | PLACE | HELD | {"flip": 6, "truncate": 6, "old": 6},
     "coordination": COORDINATION,
-    "client": PROCESS | PLACE,
+    "client": PROCESS | PLACE | REST,
     "door": PROCESS | PLACE,
     "link": {"cut": 1},
     "checker": {"kill": 1},
@@ -120,6 +121,11 @@ class Fault(msgspec.Struct, frozen=True):
     def number(self) -> int:
         """The number of an agent or a coordination process."""
         return int(self.target.partition("-")[2])
+
+    @property
+    def name(self) -> str:
+        """Of a client."""
+        return self.target.partition("-")[2]
 
     @property
     def ends_process(self) -> bool:
@@ -292,7 +298,7 @@ def _role(target: str) -> str:
 def _kinds(target: str, kinds: dict[str, dict[str, int]]) -> dict[str, int]:
     """What may befall this target."""
     role, _, name = target.partition("-")
-    return PROCESS if role == "client" and _behind_door(name) else kinds.get(_role(target), {})
+    return PROCESS | REST if role == "client" and _behind_door(name) else kinds.get(_role(target), {})
 
 
 def _lasts(chance: random.Random, kind: str, role: str, lease: float) -> float:
@@ -302,7 +308,7 @@ def _lasts(chance: random.Random, kind: str, role: str, lease: float) -> float:
     if kind == "cut" and role != "link":
         return round(chance.uniform(0.0, lease), 2)
     longest = LONGEST if chance.random() < RARE else 4.0 * lease
-    if kind in ("pulse", "delay", "full"):
+    if kind in ("pulse", "delay", "full", "suspend"):
         longest = 2.0 * lease
     return round(math.exp(chance.uniform(math.log(0.5), math.log(max(0.6, longest)))), 2)
 

@@ -46,6 +46,7 @@ from .runs import Runs
 from .state import ControllerModule, State
 from .views import Views
 
+BY_BUFFER = ("emptying", "copying", "spilling", "filling")  # phases in which each buffer is looked at
 UNUSED = ("promised", "spilling", "restoring")  # states of buffers that are not yet where they will be
 
 
@@ -64,6 +65,7 @@ class OnTheWay(msgspec.Struct, eq=False):
     line: int = 0  # its number among those that wait for memory
     why: str = ""  # what it waits for, if that is nothing that the phase says
     places: tuple[tuple[int, Place], ...] = ()  # entries of `State.asleep`
+    seen: tuple[int, ...] = ()  # what can change what buffers are like, as of the last look at them
     detached: bool = False  # its slices are not here any more; its arrays may be
     ahead: list[PlanRows] = []  # of a move: what is compiled for the target
     tried: int = -1  # `Ledger.eased` when there was no room for all of its arrays
@@ -261,7 +263,7 @@ class Relocation(ControllerModule):
 
     def _hold(self, each: OnTheWay, now: int) -> None:
         """What needs the slices waits from now on, and hears why."""
-        session = each.session
+        session, each.seen = each.session, ()
         for name in each.names:
             self._resources.hold(session.number, name, each.words)
         if each.asleep and not each.places:
@@ -323,11 +325,19 @@ class Relocation(ControllerModule):
             self._detach(each, now)
             return True
         was = each.phase
+        if was in BY_BUFFER:
+            state = self._state
+            seen = (state.next_seq, len(state.in_flight), len(state.runs), self._ledger.eased, self._resources.version)
+            if each.seen == seen:
+                return False
+            each.seen = seen
         steps: dict[str, Callable[[OnTheWay, int], None]] = {
             "preparing": self._prepare, "emptying": self._empty, "copying": self._copy,
             "spilling": self._spill_all, "parked": self._rest, "returning": self._return, "filling": self._fill,
         }  # fmt: skip
         steps[was](each, now)
+        if each.phase != was:
+            each.seen = ()
         return each.phase != was
 
     def _is_elsewhere(self, each: OnTheWay) -> bool:
@@ -500,7 +510,7 @@ class Relocation(ControllerModule):
         return buffer.folded or buffer.state in ("spilling", "spilled", "restoring")
 
     def _restore(self, each: OnTheWay, away: list[Buffer], now: int) -> None:
-        each.line = 0
+        each.line, each.seen = 0, ()
         for buffer in away:
             if buffer.id in self._buffers and buffer.state == "spilled":
                 self._admission.restore(buffer.id, now)
@@ -508,7 +518,8 @@ class Relocation(ControllerModule):
                 self._admission.not_needed(buffer)
 
     def _refuse(self, each: OnTheWay) -> None:
-        each.line, each.tried, each.why = 0, self._ledger.eased, "device memory for all of its arrays"
+        each.line, each.tried, each.seen = 0, self._ledger.eased, ()
+        each.why = "device memory for all of its arrays"
 
     def places_changed(self, now: int) -> None:
         """There is more room: slices that wait for devices may have them."""
@@ -562,7 +573,7 @@ class Relocation(ControllerModule):
             if self._resources.binding(each.session.number, name) is not None:
                 self._resources.arrived(each.session.number, name, moved=False)
         self._compiled(each)
-        each.detached, each.target, each.phase = True, None, "filling"
+        each.detached, each.target, each.phase, each.seen = True, None, "filling", ()
 
     def client_gone(self, session: ClientRecord, now: int) -> None:
         self.resting.pop(session.number, None)

@@ -22,12 +22,14 @@ from ..model import Atoms, Cluster, Illegal, Spans, spans
 from ..record import OrderHash, Trace
 from ..schedule import Scheduler, Window
 from ..schedule.policy import Fifo, Policy
+from .accounts import AccountView
 from .config import Config
 from .modules import Modules
 from .observations import Observation, ReportsApplied
 from .records import InFlight
 from .snapshot import Snapshot, snapshot_of
 from .state import IslandState, State
+from .usage import DAY
 
 DEFAULT = Config()
 OF_HOSTS = (p.Join, p.Seated, p.Leave, p.Reports)
@@ -70,7 +72,7 @@ class Controller:
         self.dispatch, self.completion, self.views = made.dispatch, made.completion, made.views
         self.runs, self.failures, self.recovery = made.runs, made.failures, made.recovery
         self.membership, self.clients, self.stalls = made.membership, made.clients, made.stalls
-        self.policy_news = made.policy_news
+        self.policy_news, self.accounts = made.policy_news, made.accounts
         self.reshape, self.standing = made.membership.reshape, made.membership.standing  # for a simulator
         self._agenda = self._make_agenda()
         self._begun = False
@@ -88,6 +90,8 @@ class Controller:
             p.Wakeup: lambda event, now: self.watch.wakeup(now),
             p.HostRefused: self._host_refused,
             p.HostAccepted: self._host_taken,
+            p.PeerIdentified: self._identified,
+            p.UsageKnown: lambda event, now: self.accounts.restore(event.rows, now),
             p.WorldUp: lambda event, now: self.membership.world_up(event.island, event.epoch, now),
             p.WorldFailed: lambda event, now: self.membership.world_failed(
                 event.island, event.epoch, str(event.blame), now
@@ -293,8 +297,14 @@ class Controller:
                 break
         return None
 
+    def _identified(self, event: p.PeerIdentified, now: int) -> None:
+        if wrong := self.accounts.identified(event):
+            self._violation(event.peer, wrong, now)
+
     def _disconnected(self, event: p.Disconnected, now: int) -> None:
         state, peer = self.state, event.peer
+        if not event.anew:
+            self.accounts.forget(peer)
         state.dismissed.pop(peer, None)
         state.strangers.pop(peer, None)
         self.recovery.forget(peer)
@@ -311,6 +321,7 @@ class Controller:
         died, and it is closed. `of_host`: what it said is what hosts say, or no message at all."""
         state = self.state
         self.recovery.forget(peer)
+        self.accounts.forget(peer)
         host = state.host_peers.get(peer)
         if peer in state.by_peer:
             session = state.by_peer[peer]
@@ -333,6 +344,10 @@ class Controller:
             self.state, buffers=self.buffers, left=self.left(), order=self.order, policy_news=self.policy_news,
             resources=self.resources, stalls=self.stalls,
         )  # fmt: skip
+
+    def account_views(self, now: int, hours: int = DAY) -> tuple[AccountView, ...]:
+        """All accounts that were here, with what they have used in the last so many hours."""
+        return self.accounts.views(now, hours)
 
     def left(self) -> dict[str, int]:
         """What is not over: zero of each when nothing is under way and no client is there."""
@@ -382,6 +397,7 @@ class Controller:
         for record in self.buffers:
             others = record.aliases + record.transfers + record.views  # holds that are no run's
             yield f"references of buffer {record.id}", record.holds, held.get(record.id, 0) + others
+        yield from self.accounts.audit()
         yield from self.policy_news.audit()
 
 

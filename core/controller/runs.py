@@ -18,6 +18,7 @@ from ..model import Impossible, Layout, Place, ProgramError, ranged, spans
 from ..protocol import Blame, RunHeader, Submit
 from ..record import token
 from ..slices import MustWait, Resources
+from .accounts import Accounts
 from .admission import Admission
 from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
@@ -41,6 +42,7 @@ S = 1_000_000_000
 
 class Runs(ControllerModule):
     _state: State
+    _accounts: Accounts
     _admission: Admission
     _buffers: Buffers
     _compilation: Compilation
@@ -85,7 +87,10 @@ class Runs(ControllerModule):
             self._read(run)
         if any(call.results):
             self._names.enter(session, run)
-        self.advance(run, now)
+        if why := self._accounts.why_no_run(session, now):
+            self._outcomes.fail(run, Blame("refused", why), now)
+        else:
+            self.advance(run, now)
         return None
 
     def _read(self, run: RunRecord) -> None:
@@ -140,6 +145,7 @@ class Runs(ControllerModule):
                 program.tokens = [token(run.session.name, program.ir.name, step.name) for step in plan.steps]
             else:
                 self._lowerings.recent.add(rows.plan.id)
+            self._accounts.check_results(run, rows)
         except (Impossible, ProgramError) as error:
             self._outcomes.fail(run, Blame("refused", str(error), program.ir.name), now)
             return

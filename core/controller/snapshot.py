@@ -54,6 +54,7 @@ class ClientView(msgspec.Struct, frozen=True):
     number: int
     peer: int  # its connection
     name: str
+    account: str
     weight: int
     programs: int
     buffers: int
@@ -106,7 +107,8 @@ def _operation(entry: InFlight) -> OperationView:
 def _client(session: ClientRecord) -> ClientView:
     records = session.programs.values()
     return ClientView(
-        session.number, session.peer, session.name, session.weight, len(records), session.names.names(),
+        session.number, session.peer, session.name, session.account.limits.name, session.weight, len(records),
+        session.names.names(),
         tuple(RunView(run.call.run, run.program.ir.name, run.state) for run in session.runs.values()),
         frozenset(each.code for record in records for each in record.ir.computations if each.code),
     )  # fmt: skip

@@ -71,6 +71,7 @@ class Buffer(msgspec.Struct, eq=False):
     on_host: bool = False  # whether its bytes are counted in host memory
     copying: bool = False  # whether it is being copied to or from host memory
     taken: bool = False  # whether a run to which it was donated has taken over its memory
+    counted: bool = False  # whether its bytes are in `Buffers.held_bytes`
     state: State = "promised"
     blame: Blame | None = None
     holds: int = 0  # runs and transfers that hold it
@@ -139,6 +140,7 @@ class Buffers:
     def __init__(self) -> None:
         self.all = BuffersById()  # by id
         self._names = self.all.handles
+        self.held_bytes: dict[int, int] = {}  # by client: of all devices, what it has a name for
         self._uses = 0
 
     def __getitem__(self, ident: int) -> Buffer:
@@ -194,6 +196,7 @@ class Buffers:
             self.all[ident] = made
         if handle:
             self._names.setdefault(client, {})[name] = ident
+            self._count_held(made)
         return made
 
     def ordered(self, ident: int, seq: int) -> list[Buffer]:
@@ -234,14 +237,21 @@ class Buffers:
     def shrink(self, ident: int, nbytes: int) -> None:
         """Set the size of an irregular result, which is known now."""
         buffer = self.all[ident]
-        buffer.nbytes = min(buffer.nbytes, nbytes)
+        nbytes = min(buffer.nbytes, nbytes)
+        if buffer.counted:
+            self._count(buffer, nbytes - buffer.nbytes)
+        buffer.nbytes = nbytes
         buffer.exact = True
 
     # --- holding --------------------------------------------------------------------------------------
 
-    def hold(self, ident: int) -> Buffer:
+    def hold(self, ident: int, alias: bool = False) -> Buffer:
+        """`alias`: by one more name that its client has for it."""
         buffer = self.all[ident]
         buffer.holds += 1
+        if alias:
+            buffer.aliases += 1
+            self._count_held(buffer)
         return buffer
 
     def let_go(self, ident: int, *, used: bool = False) -> list[Buffer]:
@@ -339,13 +349,31 @@ class Buffers:
         names = self._names.pop(client, {})
         return [buffer for name in sorted(names) for buffer in self._drop_handle(names[name])]
 
+    def _count_held(self, buffer: Buffer, here: bool = True) -> None:
+        """Whether its client has a name for it may be another now."""
+        held = here and (buffer.handle or buffer.aliases > 0)
+        if held is not buffer.counted:
+            buffer.counted = held
+            self._count(buffer, buffer.nbytes if held else -buffer.nbytes)
+
+    def _count(self, buffer: Buffer, nbytes: int) -> None:
+        """Its client holds so many bytes more for each of its devices."""
+        client, devices = buffer.client, 1 if buffer.layout is NO_LAYOUT else buffer.layout.place.size
+        held = self.held_bytes.get(client, 0) + nbytes * devices
+        if held:
+            self.held_bytes[client] = held
+        else:
+            self.held_bytes.pop(client, None)
+
     def _drop_handle(self, ident: int) -> list[Buffer]:
         buffer = self.all[ident]
         buffer.handle = False
         return self._gone(buffer)
 
     def _gone(self, buffer: Buffer) -> list[Buffer]:
-        if buffer.holds or buffer.handle or buffer.promise:
+        here = bool(buffer.holds or buffer.handle or buffer.promise)
+        self._count_held(buffer, here)
+        if here:
             return []
         if buffer.count == 1:
             del self.all[buffer.id]

@@ -1,10 +1,14 @@
-"""What the controller commands its driver, and what it is told: worlds, hosts that may not be hosts, what people read.
+"""What the controller commands its driver, and what it is told: worlds, hosts that may not be hosts, whose a peer is,
+what people read.
 
 Start with `effects`, which has the words. Neighbours: `core.controller`; the drivers.
 """
 
 from __future__ import annotations
 
+import msgspec
+
+from ..model import Account
 from .effect_base import Command, Event
 from .wire import Blame
 
@@ -52,6 +56,34 @@ class HostAccepted(Event, frozen=True):
     """The driver has accepted the process of this name as a host: it will join."""
 
     name: str
+
+
+class PeerIdentified(Event, frozen=True):
+    """Whose this connection is, by what it has shown the driver. This comes before all that is said on it.
+
+    `client`: the number that it has proved to have had, if it comes back; 0 if it has proved none.
+    """
+
+    peer: int
+    account: Account
+    client: int = 0
+
+
+class UsageRow(msgspec.Struct, frozen=True):
+    """What one account used in one hour."""
+
+    account: str
+    hour: int  # its number, by the driver's clock
+    device_time: int  # nanoseconds, of all devices together
+    bytes_in: int
+    bytes_out: int
+    runs: int
+
+
+class UsageKnown(Event, frozen=True):
+    """What was used before this start of the controller. This comes before any client."""
+
+    rows: tuple[UsageRow, ...]
 
 
 class PolicyReplaced(Command, frozen=True):

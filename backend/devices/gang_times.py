@@ -159,7 +159,13 @@ class Fetched(NamedTuple):
 
 
 async def fetched(
-    addresses: Mapping[int, str], shown: Access, allowed: call_messages.Permitted, most: int, timeout: float
+    addresses: Mapping[int, str],
+    shown: Access,
+    allowed: call_messages.Permitted,
+    most: int,
+    timeout: float,
+    name: str = "",
+    proof: str = "",
 ) -> Fetched:
     """Fetches at most `most` gangs from each of these hosts, in a loop."""
     gate = asyncio.Semaphore(AT_ONCE)
@@ -169,7 +175,9 @@ async def fetched(
     async def one(host: int, address: str) -> None:
         async with gate:
             try:
-                said = msgspec.msgpack.decode(await ask(address, shown, request, timeout), type=call_messages.Stamped)
+                said = msgspec.msgpack.decode(
+                    await ask(address, shown, request, timeout, name, proof), type=call_messages.Stamped
+                )
                 found.rows.extend(await asyncio.to_thread(taken, host, said))
             except (StreamRefused, Unreadable, OSError, msgspec.MsgspecError, ValueError, OverflowError) as error:
                 found.missing[host] = str(error) or "no answer"

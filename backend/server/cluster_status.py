@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from core.controller import Stall, live_view
+from core.controller import Stall, Used, live_view
 from core.model import spans
 from core.record import HostLine, LiveLook, Look, increment
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .server import Server
 
 
+HAS = ("devices", "device_memory", "host_memory", "programs", "runs")  # of an account, now
 SHOWN = 100  # most stalls, and waits, that are listed: the longest ones
 
 
@@ -31,6 +32,7 @@ def status_of(server: Server) -> dict[str, Any]:
             for island in found.islands
         ],
         "clients": [_client(client) for client in found.clients],
+        "accounts": accounts_of(server),
         "runs": found.left["runs"],
         "submitted": server.trace.counted("runs"),
         "gangs": server.trace.counted("gangs"),
@@ -49,6 +51,27 @@ def status_of(server: Server) -> dict[str, Any]:
         "record": _record(server),
         "refusals": dict(server.refusals.totals),
         "said": server.told[-10:],
+    }  # fmt: skip
+
+
+def accounts_of(server: Server, hours: int = 24) -> list[dict[str, Any]]:
+    """What each account has now (with its limits; None: no limit), and has used in all and in the last hours."""
+    found = server.controller.account_views(server.node.now(), hours)
+    return [
+        {
+            "account": each.limits.name, "role": each.limits.role, "clients": each.clients,
+            "has": {name: getattr(each, name) for name in HAS},
+            "limits": {name: getattr(each.limits, name) for name in each.limits.__struct_fields__[2:]},
+            "used": _used(each.used), "lately": _used(each.lately) | {"hours": hours},
+        }
+        for each in found
+    ]  # fmt: skip
+
+
+def _used(used: Used) -> dict[str, Any]:
+    return {
+        "device_seconds": round(used.device_time / 1e9, 3), "bytes_in": used.bytes_in, "bytes_out": used.bytes_out,
+        "runs": used.runs,
     }  # fmt: skip
 
 
@@ -110,6 +133,7 @@ def _client(view: ClientView) -> dict[str, Any]:
     return {
         "client": view.number,
         "name": view.name,
+        "account": view.account,
         "weight": view.weight,
         "programs": view.programs,
         "runs": len(view.runs),

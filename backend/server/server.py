@@ -21,7 +21,7 @@ import msgspec
 
 from core.controller import ON_DEVICES, Config, Controller
 from core.link import for_controller
-from core.model import Cluster
+from core.model import Account, Cluster
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Look, Trace
@@ -32,17 +32,20 @@ from ..auth import Access, RefusalLogger, TurnGate, access
 from ..contents import LIMIT, Blobs
 from ..devices import gang_times
 from ..node import CallError, Clocks, NetworkNode, calls, new_server
-from ..streams import GrpcPipe, Listener
-from ..wire import Address, Pass, call_messages, versions
-from .cluster_status import looked, status_of
+from ..streams import Connection, GrpcPipe, Listener, StreamRefused
+from ..wire import Address, Opening, Pass, call_messages, versions
+from . import roles
+from .cluster_status import accounts_of, looked, status_of
 from .eventlogs import Recording
 from .registry import Enrolment
 from .state_folder import CodeFolder, Known, new_start
+from .usage_file import UsageFile
 from .world_services import WorldServices
 
 S = 1_000_000_000
 LEASE = 10 * S
 BEAT = S
+DIGITS = 19  # fewer than that has each number of a client
 FEW = 1024  # names of clients that are kept without a check whether the clients are still there
 log = logging.getLogger("seaway.controller")
 
@@ -110,7 +113,7 @@ class Server:
         self.lease, self.beat, self.platform = lease, beat, platform
         self.trace = trace if trace is not None else Trace()
         self.secret = secret or secrets.token_bytes(32)
-        config = msgspec.structs.replace(config or ON_DEVICES, lease=lease)
+        config = msgspec.structs.replace(config or ON_DEVICES, lease=lease, accounts=bool(self.access.people))
         starts = starts or (new_start(),)
         self.controller = Controller(cluster, policy, config, incarnation=incarnation, starts=starts, trace=self.trace)
         self.log = Recording(self.controller, record, policy, NetworkNode.now()) if record else None
@@ -135,6 +138,7 @@ class Server:
         self.enrolment = Enrolment(cluster, self._connected, Known(kept / "agents.json") if kept else None)
         self.blobs = Blobs(code, self._code_in_use)
         self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
+        self._usage = UsageFile(kept / "usage.json", self) if kept else None
         self._shelf = SnapshotShelf()
         self.clocks = Clocks(cluster.hosts, self.secret, NetworkNode.now)
         self.identity, self.began = secrets.token_hex(8), NetworkNode.now()  # of this start's trace
@@ -154,17 +158,22 @@ class Server:
             call_messages.Find: self._find, call_messages.Lacks: self._lacks, call_messages.Status: self._status,
             Look: self._look, call_messages.Recorded: self._recorded, call_messages.CancelCall: self._cancel,
             call_messages.SeenReply: self._seen, call_messages.Tick: self.clocks.answer,
-            call_messages.Permit: self._permit,
+            call_messages.Permit: self._permit, call_messages.UsageCall: self._used,
         }  # fmt: skip
-        self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers, self.refusals, self.gate))
+        self._grpc.add_generic_rpc_handlers(
+            calls.handlers(self.access, answers, self.refusals, self.gate, self._why_not)
+        )
         self._grpc.add_generic_rpc_handlers(health.handlers(self.serves, self.refusals, self.gate))
         self._grpc.add_generic_rpc_handlers([calls.UnknownCall(self.refusals, self.gate)])
         pipe = GrpcPipe(self.access.bind(self._grpc, "127.0.0.1:0"), self.refusals)
         self._listener = Listener(self.access, self.refusals, self.gate, pipe=pipe)
         self.address = self._listener.open(self._bind)
         await self._grpc.start()
-        self._listener.start(self.node.admit, self.node.accept)
+        self._listener.start(self._admit, self._accept)
         self.node.start()
+        if self._usage is not None:
+            self._usage.restore()
+            self.node.task(self._usage.keep())
         for host, agent in self.enrolment.agents().items():  # agents of an earlier start reconnect by themselves
             self.node.announce(f"host/{host}", agent.address)
         return self.address
@@ -172,11 +181,34 @@ class Server:
     async def stop(self) -> None:
         if self._listener is not None:
             await self._listener.close()
+        if self._usage is not None:
+            self._usage.write()
         await self.node.stop()
         await self._grpc.stop(0.2)
         await asyncio.to_thread(self.children.end_all)
         if self.log is not None:
             await asyncio.to_thread(self.log.close)
+
+    def _admit(self, opening: Opening, connection: Connection) -> int:
+        """The peer that opens a stream. Only what has the cluster's own token is a host."""
+        account = connection.account
+        if opening.name.startswith("host/") and (account is None or account.role != "cluster"):
+            raise StreamRefused("role", "a host needs the cluster's own token, and not that of an account")
+        return self.node.admit(opening, connection)
+
+    def _accept(self, peer: int, connection: Connection) -> None:
+        """Tells core whose the connection is, before anything is said on it."""
+        account, opening = connection.account, connection.opening
+        if self.access.people and account is not None and opening is not None and peer >= self.cluster.hosts:
+            name, _, proof = opening.proof.rpartition("/")
+            _, _, number = name.partition("/")
+            known = number.isdigit() and len(number) < DIGITS and access.proves(self.secret, name, proof)
+            self.node.feed(e.PeerIdentified(peer, account, int(number) if known else 0))
+        self.node.accept(peer, connection)
+
+    def _why_not(self, account: Account, request: msgspec.Struct) -> str:
+        clients = self.controller.snapshot().clients if isinstance(request, call_messages.CancelCall) else ()
+        return roles.why_not(account, request, clients)
 
     def _fail(self, error: BaseException) -> None:
         log.error("the controller failed: %s", error, exc_info=error)
@@ -267,6 +299,10 @@ class Server:
         with self.node.lock:
             return call_messages.Report(msgspec.json.encode(status_of(self)))
 
+    async def _used(self, request: call_messages.UsageCall) -> call_messages.UsageReply:
+        with self.node.lock:
+            return call_messages.UsageReply(msgspec.json.encode(accounts_of(self, request.hours)))
+
     async def _look(self, request: Look) -> call_messages.LookReply:
         with self.node.lock:
             found = looked(self, request)
@@ -300,8 +336,7 @@ class Server:
         """Cancels runs as if their client had asked for it."""
 
         def cancel() -> call_messages.CancelReply:
-            clients = self.controller.snapshot().clients
-            found = [each for each in clients if request.client in (str(each.number), each.name)]
+            found = roles.named(self.controller.snapshot().clients, request.client)
             if len(found) != 1:
                 several = f"{len(found)} clients are" if found else "no client is"
                 raise CallError(f"{several} called {request.client!r}", grpc.StatusCode.NOT_FOUND)

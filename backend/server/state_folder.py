@@ -127,7 +127,7 @@ def remembered(folder: Path | None, forget: bool = False) -> SavedState:
         fresh = _StateFile(file.starts + 1 if file else 0, file.secret if file else secrets.token_hex(32))
         fresh.ids = (*(file.ids if file else ()), new_start())
         fresh.sum, secret = fresh.summed(), bytes.fromhex(fresh.secret)
-        _replace(path, msgspec.json.encode(fresh))
+        replace_file(path, msgspec.json.encode(fresh))
         return SavedState(fresh.starts, secret, fresh.ids)
     except OSError as error:
         raise AccessRefused(f"--state {folder}: {error.filename}: {error.strerror}") from None
@@ -156,7 +156,7 @@ class Known:
 
     def write(self, agents: dict[int, Enrol]) -> None:
         try:
-            _replace(self._path, msgspec.json.encode(agents), durable=False)  # agents enrol anew without it
+            replace_file(self._path, msgspec.json.encode(agents), durable=False)  # agents enrol anew without it
         except OSError as error:
             if not self._told:
                 self._told = True
@@ -180,7 +180,7 @@ class CodeFolder:
                 os.utime(path)  # it was left again: now it is the newest
             else:
                 self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                _replace(path, code)
+                replace_file(path, code)
                 self._bound(len(code))
         except OSError as error:
             if not self._told:
@@ -231,7 +231,7 @@ def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
         yield found.st_mtime, found.st_size, path
 
 
-def _replace(path: Path, data: bytes, durable: bool = True) -> None:
+def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
     """Writes all of a file or nothing, even if the process dies. `durable`: also if the machine loses power."""
     handle, fresh = tempfile.mkstemp(dir=path.parent)
     try:

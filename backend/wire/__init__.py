@@ -24,5 +24,7 @@ from .call_messages import (
     Report,
     SeenReply,
     Status,
+    UsageCall,
+    UsageReply,
 )
 from .framing import MESSAGE, Address, Answered, Contents, FrameReader, Opening, Pass, StreamFrame

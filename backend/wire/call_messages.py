@@ -10,6 +10,7 @@ Look     any authorised process asks what goes on now, and what has happened sin
 Recorded any authorised process asks for the controller's trace, page by page
 Seen     any authorised process asks how long computations took lately
 Cancel   any authorised process asks that runs of a client end
+Usage    any authorised process asks what each account has, and has used
 Tick     a process of hosts asks for the controller's time, and tells how far its own clock is off
 Permit   a client asks for a signed list of its own runs
 Stamps   a client asks hosts, with that list, when the runs' gangs were enqueued and ended; the only call to hosts
@@ -146,6 +147,18 @@ class CancelCall(msgspec.Struct, frozen=True):
     run: int = 0
 
 
+class UsageCall(msgspec.Struct, frozen=True):
+    """hours: of which use is wanted, beside that in all."""
+
+    hours: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = 24
+
+
+class UsageReply(msgspec.Struct, frozen=True):
+    """The accounts as JSON, for people and scripts."""
+
+    json: bytes
+
+
 class CancelReply(msgspec.Struct, frozen=True):
     client: int
     runs: tuple[int, ...]
@@ -207,7 +220,7 @@ class Stamped(msgspec.Struct, frozen=True):
 PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     Enrol: Enrolled, AboutReply: Described, Keep: KeepReply, Find: FindReply, Lacks: Lacking, Status: Report,
     Look: LookReply, Recorded: RecordedPage, SeenReply: StepTimes, CancelCall: CancelReply, Tick: Tock,
-    Permit: Permitted,
+    Permit: Permitted, UsageCall: UsageReply,
 }  # fmt: skip
 # What hosts are asked, on a stream of its own (`streams.ask`); the controller answers all others, by gRPC.
 OF_HOSTS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {GangTimesReply: Stamped}

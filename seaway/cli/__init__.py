@@ -29,6 +29,8 @@ COMMANDS = {
     "door": "door",
     "status": "status",
     "cancel": "status",
+    "token": "account_commands",
+    "usage": "account_commands",
     "dashboard": "dashboard",
     "top": "top",
     "log": "replaying",

@@ -215,7 +215,7 @@ class Accounts(ControllerModule):
     def gang_over(self, run: RunRecord, entry: InFlight, now: int) -> None:
         assert entry.ticket is not None
         assert self._device_time is not None
-        taken = self._device_time.taken(entry.ticket.place, entry.entered, now)
+        taken = self._device_time.taken(entry.ticket.place, entry.ticket.devices, entry.entered, now)
         run.session.account.usage.add(Used(taken), now)
 
     def contents_over(self, entry: InFlight, now: int) -> None:

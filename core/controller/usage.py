@@ -27,12 +27,6 @@ class Used(msgspec.Struct):
     bytes_out: int = 0  # ... and got
     runs: int = 0  # that were submitted, and not refused for a quota
 
-    def add(self, other: Used) -> None:
-        self.device_time += other.device_time
-        self.bytes_in += other.bytes_in
-        self.bytes_out += other.bytes_out
-        self.runs += other.runs
-
 
 class Usage:
     def __init__(self) -> None:
@@ -40,22 +34,22 @@ class Usage:
         self.hours: dict[int, Used] = {}  # number of the hour -> what was used in it; the latest, in order
 
     def add(self, used: Used, now: int) -> None:
-        hour = now // HOUR
-        self.total.add(used)
+        hour, total = now // HOUR, self.total
         found = self.hours.get(hour)
         if found is None:
             found = self.hours[hour] = Used()
             for old in [each for each in self.hours if each <= hour - KEPT]:
                 del self.hours[old]
-        found.add(used)
+        for each in (total, found):  # for each gang: no further calls
+            each.device_time += used.device_time
+            each.bytes_in += used.bytes_in
+            each.bytes_out += used.bytes_out
+            each.runs += used.runs
 
     def since(self, hours: int, now: int) -> Used:
         """What was used in the last so many hours, this one included."""
-        found = Used()
-        for hour, used in self.hours.items():
-            if hour > now // HOUR - hours:
-                found.add(used)
-        return found
+        lately = [used for hour, used in self.hours.items() if hour > now // HOUR - hours]
+        return Used(*(sum(getattr(each, name) for each in lately) for name in Used.__struct_fields__))
 
     def again_at(self, limit: int, now: int) -> int:
         """When the device time of a day will be below the limit; `now` if it is."""
@@ -85,13 +79,13 @@ class DeviceTime:
     def _reach(self, atom: int) -> None:
         self._over += [0] * (atom + 1 - len(self._over))
 
-    def taken(self, place: int, entered: int, now: int) -> int:
-        """A gang on this place is over: the nanoseconds of all its devices together."""
-        found, over = 0, self._over
-        for atom in self._atoms.parts[place]:
+    def taken(self, place: int, devices: int, entered: int, now: int) -> int:
+        """A gang on this place, of so many devices, is over: the nanoseconds of all of them together."""
+        found, over, atoms = 0, self._over, self._atoms.parts[place]
+        for atom in atoms:
             if atom >= len(over):
                 self._reach(atom)
             begun = over[atom] if over[atom] > entered else entered
-            found += (now - begun) * spans.count(self._atoms.by_atom[atom])
+            found += (now - begun) * (devices if len(atoms) == 1 else spans.count(self._atoms.by_atom[atom]))
             over[atom] = now
         return found

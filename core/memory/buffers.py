@@ -141,6 +141,7 @@ class Buffers:
         self.all = BuffersById()  # by id
         self._names = self.all.handles
         self.held_bytes: dict[int, int] = {}  # by client: of all devices, what it has a name for
+        self._devices: dict[int, int] = {}  # by key of a place: how many they are
         self._uses = 0
 
     def __getitem__(self, ident: int) -> Buffer:
@@ -196,7 +197,8 @@ class Buffers:
             self.all[ident] = made
         if handle:
             self._names.setdefault(client, {})[name] = ident
-            self._count_held(made)
+            made.counted = True
+            self._count(made, nbytes)
         return made
 
     def ordered(self, ident: int, seq: int) -> list[Buffer]:
@@ -358,7 +360,9 @@ class Buffers:
 
     def _count(self, buffer: Buffer, nbytes: int) -> None:
         """Its client holds so many bytes more for each of its devices."""
-        client, devices = buffer.client, 1 if buffer.layout is NO_LAYOUT else buffer.layout.place.size
+        client, devices = buffer.client, self._devices.get(buffer.key)
+        if devices is None:
+            devices = self._devices[buffer.key] = 1 if buffer.layout is NO_LAYOUT else buffer.layout.place.size
         held = self.held_bytes.get(client, 0) + nbytes * devices
         if held:
             self.held_bytes[client] = held
@@ -371,9 +375,9 @@ class Buffers:
         return self._gone(buffer)
 
     def _gone(self, buffer: Buffer) -> list[Buffer]:
-        here = bool(buffer.holds or buffer.handle or buffer.promise)
-        self._count_held(buffer, here)
-        if here:
+        if buffer.counted and not buffer.handle:
+            self._count_held(buffer, bool(buffer.holds or buffer.promise))
+        if buffer.holds or buffer.handle or buffer.promise:
             return []
         if buffer.count == 1:
             del self.all[buffer.id]

@@ -53,9 +53,9 @@ def read_accounts(file: str) -> tuple[Person, ...]:
             person = _person(name, table)
             for what, shown in (("token", person.token_sha256), ("certificate", person.certificate)):
                 if shown and seen.setdefault(shown, name) != name:
-                    raise Impossible(f"has the {what} of [{seen[shown]}]: each account needs its own")
+                    raise Impossible(f"has the {what} of account {seen[shown]!r}: each needs its own")
         except Impossible as error:
-            raise AccessRefused(f"{file}: [{name!s:.64}] {error}") from None
+            raise AccessRefused(f"{file}: account {name!r:.80} {error}") from None
         found.append(person)
     return tuple(found)
 

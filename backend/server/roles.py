@@ -41,5 +41,5 @@ def why_not(account: Account, request: msgspec.Struct, clients: Iterable[ClientV
 
 
 def named(clients: Iterable[ClientView], name: str) -> list[ClientView]:
-    """The clients that somebody calls by a number or a name."""
-    return [each for each in clients if name in (str(each.number), each.name)]
+    """The clients that somebody calls by a number, a name, or their account."""
+    return [each for each in clients if name and name in (str(each.number), each.name, each.account)]

@@ -25,7 +25,23 @@ if TYPE_CHECKING:
     from .server import Server
 
 EVERY = 60.0  # seconds
+LARGEST = 1 << 60
 log = logging.getLogger("seaway.controller")
+
+
+def read_usage(path: Path) -> tuple[e.UsageRow, ...]:
+    """What the file has; nothing, with a warning, if it is damaged."""
+    try:
+        found = msgspec.json.decode(plain_bytes(path), type=tuple[e.UsageRow, ...])
+        numbers = [(row.hour, row.device_time, row.bytes_in, row.bytes_out, row.runs) for row in found]
+        if any(not 0 <= number <= LARGEST for row in numbers for number in row):
+            raise ValueError("a number is too large, or negative")
+        return found
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError, RecursionError) as error:  # msgspec's are ValueErrors
+        log.warning("what accounts have used is counted from 0: %s: %s", path, error)
+        return ()
 
 
 class UsageFile:
@@ -33,18 +49,11 @@ class UsageFile:
         self._path, self._server, self._told = path, server, False
 
     def restore(self) -> None:
-        """Tells core what the file has, if it is there and sound."""
-        try:
-            found = msgspec.json.decode(plain_bytes(self._path), type=tuple[e.UsageRow, ...])
-        except FileNotFoundError:
-            return
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            log.warning("what accounts have used is counted from 0: %s: %s", self._path, error)
-            return
+        """Tells core what the file has."""
         ahead = self._ahead()
-        self._server.node.feed(
-            e.UsageKnown(tuple([msgspec.structs.replace(row, hour=row.hour - ahead) for row in found]))
-        )
+        rows = tuple([msgspec.structs.replace(row, hour=row.hour - ahead) for row in read_usage(self._path)])
+        if rows:
+            self._server.node.feed(e.UsageKnown(rows))
 
     def _ahead(self) -> int:
         """How many hours the calendar, since 1970, is ahead of this process's clock."""

@@ -113,9 +113,9 @@ class Accounts(ControllerModule):
     def enter(self, session: ClientRecord) -> None:
         """The account knows its client. Its share begins with its first, unless it is nobody's in particular."""
         record = session.account
-        if not record.sessions:
-            record.share = session.number
         if record.limits.name:
+            if not record.sessions:
+                record.share = session.number
             session.share = record.share
         record.sessions[session.number] = session
 
@@ -258,7 +258,7 @@ class Accounts(ControllerModule):
             mine = [each.number for each in self._state.sessions.values() if each.account is record]
             yield f"clients of account {record.limits.name!r}", len(record.sessions), len(mine)
 
-    def views(self, now: int, hours: int) -> tuple[AccountView, ...]:
+    def shown(self, now: int, hours: int) -> tuple[AccountView, ...]:
         return tuple(
             AccountView(
                 record.limits, len(record.sessions), self._devices(record), self._held(record),

@@ -347,7 +347,7 @@ class Controller:
 
     def account_views(self, now: int, hours: int = DAY) -> tuple[AccountView, ...]:
         """All accounts that were here, with what they have used in the last so many hours."""
-        return self.accounts.views(now, hours)
+        return self.accounts.shown(now, hours)
 
     def left(self) -> dict[str, int]:
         """What is not over: zero of each when nothing is under way and no client is there."""

@@ -173,7 +173,7 @@ def test_the_page_of_policies_has_every_field_of_a_gang() -> None:
 
 
 def test_files_that_pages_show_can_be_read(tmp_path: Path) -> None:
-    """TOML is of a cluster, a part of one, a project or accounts. Files for systemd start programs with known options."""
+    """TOML: a cluster, a part of one, a project, or accounts. Files for systemd start programs with known options."""
     for each in PAGES:
         for fence in FENCE.finditer(each.read_text(encoding="utf-8")):
             if fence[1] == "toml":

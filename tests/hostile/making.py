@@ -190,6 +190,19 @@ def agents(folder: Path) -> Path:
     return folder / "agents.json"
 
 
+def usage(folder: Path) -> Path:
+    rows = [{"account": name, "hour": 5, "device_time": 1, "bytes_in": 2, "bytes_out": 3, "runs": 4} for name in "ab"]
+    (folder / "usage.json").write_text(json.dumps(rows))
+    return folder / "usage.json"
+
+
+def accounts(folder: Path) -> Path:
+    from backend.auth import new_token
+
+    (folder / "accounts.toml").write_text("\n".join(f"{new_token(name)[1]}\ndevices = 4\n" for name in ("ann", "bob")))
+    return folder / "accounts.toml"
+
+
 def code(folder: Path) -> Path:
     from backend.contents import hash_of
     from backend.server.state_folder import CodeFolder

@@ -48,10 +48,10 @@ def test_a_table_is_an_account_with_its_limits(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("", "has 0 accounts: from 1 to 4096; `seaway token NAME` makes one"),
-        ("x = 1", r"\[x\] is no table"),
+        ("x = 1", r"account 'x' is no table"),
         ("[ann]\nrole 1", "is no TOML: .* line 2"),
         ("[ann]\nrole = 'user'\n[ann]\n", r"is no TOML: .*'ann'.* line 3"),
-        ("[ann]", r"\[ann\] needs token_sha256 or certificate"),
+        ("[ann]", r"account 'ann' needs token_sha256 or certificate"),
         ("[ann]\ntoken_sha256 = 'sesame'", "token_sha256 is no SHA-256: 64 hexadecimal digits"),
         ("[ann]\ntoken_sha256 = 5", "token_sha256 is text in quotes"),
         ("[ann]\ncertificate = ''", "certificate is text in quotes"),
@@ -62,10 +62,13 @@ def test_a_table_is_an_account_with_its_limits(tmp_path: Path) -> None:
         ("[ann]\ncertificate = 'a'\nweight = true", "weight is a whole number"),
         ("[ann]\ncertificate = 'a'\npriority = 1.5", "priority is a whole number"),
         ("[ann]\ncertificate = 'a'\ndevices = -1", "devices is a whole number, at least 0"),
-        ("['a/b']\ncertificate = 'a'", r"\[a/b\] is no name for an account"),
-        ("[cluster]\ncertificate = 'a'", r"\[cluster\] is no name for an account"),
-        ("[a]\ncertificate = 'a'\n[b]\ncertificate = 'a'", r"\[b\] has the certificate of \[a\]"),
-        (f"[a]\ntoken_sha256 = '{HASH}'\n[b]\ntoken_sha256 = '{HASH.upper()}'", r"\[b\] has the token of \[a\]"),
+        ("['a/b']\ncertificate = 'a'", r"account 'a/b' is no name for an account"),
+        ("[cluster]\ncertificate = 'a'", r"account 'cluster' is no name for an account"),
+        ("[a]\ncertificate = 'a'\n[b]\ncertificate = 'a'", r"account 'b' has the certificate of account 'a'"),
+        (
+            f"[a]\ntoken_sha256 = '{HASH}'\n[b]\ntoken_sha256 = '{HASH.upper()}'",
+            r"account 'b' has the token of account 'a'",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_the_table_and_what_to_write(tmp_path: Path, text: str, why: str) -> None:

@@ -134,6 +134,7 @@ async def test_users_cancel_their_own_runs_and_operators_all(tmp_path: Path) -> 
             f"account 'ann' is a user's, and cancels only its own runs; client {b} is of account 'bob'"
         )
         assert (await said(found, "ann", CancelCall("ann/a"))).client == a
+        assert (await said(found, "ann", CancelCall("ann"))).client == a
         assert (await said(found, "olga", CancelCall(str(b)))).client == b
         assert (await said(found, "", CancelCall(str(b)))).client == b
         assert await said(found, "vic", CancelCall(str(a))) == (

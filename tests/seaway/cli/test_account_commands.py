@@ -130,7 +130,7 @@ def test_a_controller_says_what_is_wrong_with_its_accounts_and_does_not_start(tm
     file = tmp_path / "accounts.toml"
     for text, why in (
         (b"\xff\x00", "accounts.toml is no TOML"),
-        (b"[ann]\nrole = 'admin'", "[ann] needs token_sha256 or certificate"),
+        (b"[ann]\nrole = 'admin'", "account 'ann' needs token_sha256 or certificate"),
         (b"[ann]\ncertificate = 'a'", "accounts need a token of the cluster's own, too (--token-file)"),
     ):
         file.write_bytes(text)

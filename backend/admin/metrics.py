@@ -14,6 +14,10 @@ from ..auth import AccessRefused, is_loopback
 REQUEST = 8192  # bytes of a request, at most
 PATIENCE = 5.0  # seconds for a request to come
 Sample = tuple[dict[str, Any], float]
+ACCOUNTS = {
+    "device_seconds": "Time that devices had gangs of an account, of all devices together.",
+    "bytes_in": "Contents that its clients put.", "bytes_out": "Contents that they got.", "runs": "That they submitted.",
+}  # fmt: skip
 
 
 def text_of(found: dict[str, Any]) -> str:
@@ -31,9 +35,6 @@ def text_of(found: dict[str, Any]) -> str:
 
     def of_clients(value: Callable[[dict[str, Any]], float]) -> list[Sample]:
         return [({"client": each["client"], "name": each["name"]}, value(each)) for each in clients]
-
-    def of_accounts(value: Callable[[dict[str, Any]], float]) -> list[Sample]:
-        return [({"account": each["account"]}, value(each)) for each in found["accounts"]]
 
     say("up", "1: the controller answers.", [({}, 1)])
     say("starts", "Earlier starts with the same --state.", [({}, found["incarnation"])])
@@ -57,13 +58,14 @@ def text_of(found: dict[str, Any]) -> str:
     say("client_programs", "Programs that are registered.", of_clients(lambda each: each["programs"]))
     say("runs", "Runs that have not ended.", [({}, found["runs"])])
     say("runs_total", "Runs that were submitted.", [({}, found["submitted"])])
-    words = "Time that devices had gangs of an account, of all devices together."
-    say("account_device_seconds_total", words, of_accounts(lambda each: each["used"]["device_seconds"]))
-    say("account_bytes_in_total", "Contents that its clients put.", of_accounts(lambda each: each["used"]["bytes_in"]))
-    say("account_bytes_out_total", "Contents that they got.", of_accounts(lambda each: each["used"]["bytes_out"]))
-    say("account_runs_total", "Runs that they submitted.", of_accounts(lambda each: each["used"]["runs"]))
-    say("account_devices", "Devices of its slices.", of_accounts(lambda each: each["has"]["devices"]))
-    say("account_device_memory_bytes", "Arrays that it holds.", of_accounts(lambda each: each["has"]["device_memory"]))
+    for key, words in ACCOUNTS.items():
+        samples = [({"account": each["account"]}, each["used"][key]) for each in found["accounts"]]
+        say(f"account_{key}_total", words, samples)
+    say(
+        "account_devices",
+        "Of its slices.",
+        [({"account": x["account"]}, x["has"]["devices"]) for x in found["accounts"]],
+    )
     say("buffers", "Buffers that somebody holds.", [({}, found["buffers"])])
     if found["record"] is not None:
         words = "1: the event log cannot be written any more."

@@ -10,19 +10,7 @@ trust        whether an agent trusts its clients' code
 from __future__ import annotations
 
 from . import access, trust
-from .access import (
-    OPTIONS,
-    Access,
-    AccessRefused,
-    PortTaken,
-    advertised,
-    checked,
-    is_loopback,
-    place_of,
-    reached,
-    read,
-    token_in,
-)
+from .access import OPTIONS, Access, AccessRefused, PortTaken, advertised, checked, is_loopback, place_of, reached, read
 from .accounts_file import ROLES, new_token, read_accounts
 from .call_turns import READING, SLICE, Busy, CallTurn, TurnGate
 from .refusal_log import RefusalLogger, host_of

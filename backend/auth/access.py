@@ -87,10 +87,7 @@ class Access(msgspec.Struct, frozen=True):
             missing = [name for name in ("ca", "cert", "key") if name not in given]
             raise AccessRefused(f"mutual TLS needs a CA, a certificate and a key; {' and '.join(missing)} is missing")
         if self.people and not self.token:
-            raise AccessRefused(
-                "accounts need a token of the cluster's own, too (--token-file), for agents: without one, a caller "
-                "that shows nothing would be taken for one of them"
-            )
+            raise AccessRefused("accounts need a token of the cluster's own, too, for agents: --token-file FILE")
 
     @property
     def tls(self) -> bool:
@@ -99,6 +96,11 @@ class Access(msgspec.Struct, frozen=True):
     def shown(self) -> tuple[tuple[str, str], ...]:
         """The metadata of every call."""
         return (*versions.shown(), *(((HEADER, f"Bearer {self.token}"),) if self.token else ()))
+
+    @staticmethod
+    def token_in(metadata: Mapping[str, Any]) -> str:
+        """The token that comes with a call; "" if none."""
+        return str(metadata.get(HEADER, "")).removeprefix("Bearer ")
 
     def identify(self, token: str, certificate: str = "") -> Account | None:
         """Whose a caller is: by its token, or by its certificate if it shows no token. None: it is refused."""
@@ -167,11 +169,6 @@ def _contents(what: str, file: str) -> bytes:
         )
         raise AccessRefused(f"{file} is empty, and was given to protect the cluster: {remedy}")
     return found
-
-
-def token_in(metadata: Mapping[str, Any]) -> str:
-    """The token that comes with a call; "" if none."""
-    return str(metadata.get(HEADER, "")).removeprefix("Bearer ")
 
 
 def checked(address: str) -> str:

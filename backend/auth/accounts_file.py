@@ -1,14 +1,6 @@
-"""The accounts file: who may use a cluster, by which token or certificate, and how much. A table for each account:
+"""The accounts file: who may use a cluster, by which token or certificate, and how much. A table for each account.
 
-    [ann]
-    token_sha256 = "2cf2..."        # of her token, which is written nowhere: `seaway token ann` makes both
-    certificate = "ann.example"     # or the common name of her certificate; or both
-    role = "user"                   # or "operator", "viewer"
-    weight = 4                      # the highest that she may ask for (1)
-    priority = 0                    # likewise (0)
-    devices = 16                    # quotas; without one there is no limit
-
-It is read once, when the controller starts, and checked as a whole: one error names the table and what to write.
+It is read once, when the controller starts, and checked as a whole. `AccountTable` says what may be in it.
 Neighbours: `access`, which finds out whose a caller is; `core.model.account`, which says what the limits are.
 """
 
@@ -18,22 +10,41 @@ import hashlib
 import re
 import secrets
 import tomllib
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from core.model import Account, Impossible, Role, table_of
+import msgspec
+
+from core.model import Account, Impossible, table_of
 
 from ..plain_files import plain_bytes
 from .access import CLUSTER, AccessRefused, Person
 
 NAME = re.compile(r"[\w.@+-]{1,64}")
-HASH = re.compile("[0-9a-f]{64}")
-ROLES = tuple(role for role in get_args(Role) if role != CLUSTER.role)
-QUOTAS = ("devices", "device_memory", "host_memory", "programs", "runs", "device_seconds")
-KEYS = ("token_sha256", "certificate", "role", "weight", "priority", *QUOTAS)
 MOST = 4096  # accounts
 LARGEST = 1 << 60
+Persons = Literal["viewer", "user", "operator"]
+ROLES = get_args(Persons)
+Quota = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+
+
+class AccountTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """From `role` on as `Account`. The token itself is written nowhere: `seaway token` makes it, with its hash."""
+
+    token_sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-fA-F]{64}$")] = ""
+    certificate: Annotated[str, msgspec.Meta(min_length=1)] = ""  # a common name
+    role: Persons = "user"
+    weight: Annotated[int, msgspec.Meta(ge=1, le=LARGEST)] = 1
+    priority: Annotated[int, msgspec.Meta(ge=-LARGEST, le=LARGEST)] = 0
+    devices: Quota | None = None
+    device_memory: Quota | None = None
+    host_memory: Quota | None = None
+    programs: Quota | None = None
+    runs: Quota | None = None
+    device_seconds: Quota | None = None
+
+
+KEYS = f"the keys are {', '.join(AccountTable.__struct_fields__)}; a role is {', '.join(ROLES)}"
 
 
 def read_accounts(file: str) -> tuple[Person, ...]:
@@ -51,63 +62,34 @@ def read_accounts(file: str) -> tuple[Person, ...]:
     for name, table in tables.items():
         try:
             person = _person(name, table)
-            for what, shown in (("token", person.token_sha256), ("certificate", person.certificate)):
-                if shown and seen.setdefault(shown, name) != name:
-                    raise Impossible(f"has the {what} of account {seen[shown]!r}: each needs its own")
+            for shown in filter(None, (person.token_sha256, person.certificate)):
+                if seen.setdefault(shown, name) != name:
+                    raise Impossible(f"has the token or certificate of account {seen[shown]!r}: each needs its own")
         except Impossible as error:
             raise AccessRefused(f"{file}: account {name!r:.80} {error}") from None
         found.append(person)
     return tuple(found)
 
 
-def _person(name: str, table: object) -> Person:
-    if not isinstance(table, dict):
-        raise Impossible("is no table: write each key below its account's name, as in `seaway token NAME`")
+def _person(name: str, table: Any) -> Person:
     if not NAME.fullmatch(name) or name == CLUSTER.name:
-        raise Impossible(
-            f"is no name for an account: 1 to 64 letters, digits and _ . @ + -, and not {CLUSTER.name!r}, which is "
-            "what has the cluster's own token"
-        )
-    for key in table:
-        if key not in KEYS:
-            near = get_close_matches(key, KEYS, 1, 0.5)
-            raise Impossible(f"has no key {key!r:.80}; " + (f"did you mean {near[0]!r}?" if near else ", ".join(KEYS)))
-    token, certificate = _text(table, "token_sha256").lower(), _text(table, "certificate")
-    if token and not HASH.fullmatch(token):
-        raise Impossible("token_sha256 is no SHA-256: 64 hexadecimal digits, as `seaway token NAME` prints")
-    if not token and not certificate:
+        raise Impossible(f"has no name for one: 1 to 64 letters, digits and _ . @ + -, and not {CLUSTER.name!r}")
+    try:
+        read = msgspec.convert(table, AccountTable)
+    except msgspec.ValidationError as error:
+        raise Impossible(f"is not as it should be: {str(error)!r:.200}; {KEYS}") from None
+    if not read.token_sha256 and not read.certificate:
         raise Impossible("needs token_sha256 or certificate, or nobody could use it")
-    role: Any = _text(table, "role") or "user"
-    if role not in ROLES:
-        raise Impossible(f"role {role!r:.80} is none of {', '.join(ROLES)}")
-    limits = {key: _number(table, key, 0) for key in QUOTAS if key in table}
-    account = Account(
-        name, role, _number(table, "weight", 1, 1), _number(table, "priority", -LARGEST, 0), **limits
-    )  # fmt: skip
-    return Person(account, token, certificate)
+    _, _, *limits = msgspec.structs.astuple(read)
+    return Person(Account(name, *limits), read.token_sha256.lower(), read.certificate)
 
 
-def _text(table: dict[str, Any], key: str) -> str:
-    value = table.get(key, "")
-    if not isinstance(value, str) or (key in table and not value):
-        raise Impossible(f"{key} is text in quotes")
-    return value
-
-
-def _number(table: dict[str, Any], key: str, least: int, otherwise: int = 0) -> int:
-    value = table.get(key, otherwise)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
-        raise Impossible(f"{key} is a whole number" + (f", at least {least}" if least >= 0 else ""))
-    return value
-
-
-def new_token(name: str, role: Role = "user") -> tuple[str, str]:
+def new_token(name: str, role: str) -> tuple[str, str]:
     """A new secret, and the table of an account that has it. Raises AccessRefused for what is no name."""
     secret = secrets.token_hex(32)
-    table = {"token_sha256": hashlib.sha256(secret.encode()).hexdigest(), "role": role, "weight": 1, "priority": 0}
+    hashed = hashlib.sha256(secret.encode()).hexdigest()
     try:
-        _person(name, table)
+        _person(name, {"token_sha256": hashed, "role": role})
     except Impossible as error:
-        raise AccessRefused(f"{name!r:.80} {error}") from None
-    lines = [f"{key} = {value}" if isinstance(value, int) else f'{key} = "{value}"' for key, value in table.items()]
-    return secret, "\n".join([f'["{name}"]', *lines])
+        raise AccessRefused(f"account {name!r:.80} {error}") from None
+    return secret, f'["{name}"]\ntoken_sha256 = "{hashed}"\nrole = "{role}"\nweight = 1\npriority = 0'

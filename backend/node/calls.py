@@ -16,7 +16,7 @@ import msgspec
 
 from core.model import Account
 
-from ..auth import OPTIONS, READING, Access, Busy, CallTurn, RefusalLogger, TurnGate, token_in
+from ..auth import OPTIONS, READING, Access, Busy, CallTurn, RefusalLogger, TurnGate
 from ..wire import MEETINGS, PAIRS, Enrol, framing, versions
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -37,9 +37,6 @@ class CallError(Exception):
 
 class NotAllowed(CallError):
     """The caller's account may not make this call."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, grpc.StatusCode.PERMISSION_DENIED)
 
 
 Answer = Callable[[Any], Awaitable[Any]]
@@ -67,12 +64,9 @@ async def ask(
 
 
 def handlers(
-    access: Access,
-    answers: dict[type[msgspec.Struct], Answer],
-    refusals: RefusalLogger,
-    gate: TurnGate,
+    access: Access, answers: dict[type[msgspec.Struct], Answer], refusals: RefusalLogger, gate: TurnGate,
     why_not: WhyNot = lambda account, request: "",
-) -> Sequence[grpc.GenericRpcHandler]:
+) -> Sequence[grpc.GenericRpcHandler]:  # fmt: skip
     """The handlers of all calls. They handle streams of one message: so a message is read only when it is the
     call's turn, and not before the caller has sent the token."""
     methods = {
@@ -90,12 +84,12 @@ def _answering(
     async def worked(data: bytes, account: Account) -> bytes:
         request = decoder.decode(data)
         if why := why_not(account, request):
-            raise NotAllowed(why)
+            raise NotAllowed(why, grpc.StatusCode.PERMISSION_DENIED)
         return msgspec.msgpack.encode(await act(request))
 
     async def answer(_: object, context: Context) -> bytes:
         shown, caller = shown_in(context), RpcCaller(context, name, refusals, gate)
-        account = access.identify(token_in(shown), common_name_in(context) if access.people else "")
+        account = access.identify(access.token_in(shown), common_name_in(context) if access.people else "")
         try:
             async with caller.turn(strange=account is None) as turn:
                 if account is None:

@@ -7,7 +7,6 @@ state_folder    state for the controller's next start;  eventlogs: its event log
 world_services  a coordination process for each epoch of an island
 policy_loading  a policy by name, `module:NAME` or `FILE.py:NAME`
 roles           which calls an account may make
-usage_file      what accounts have used, for the controller's next start
 cluster_status  islands, clients and queues as plain data; the same for those who look again and again
 """
 

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from core.controller import Stall, Used, live_view
+import msgspec
+
+from core.controller import Stall, live_view
 from core.model import spans
+from core.protocol import Used
 from core.record import HostLine, LiveLook, Look, increment
 
 if TYPE_CHECKING:
@@ -17,7 +20,6 @@ if TYPE_CHECKING:
     from .server import Server
 
 
-HAS = ("devices", "device_memory", "host_memory", "programs", "runs")  # of an account, now
 SHOWN = 100  # most stalls, and waits, that are listed: the longest ones
 
 
@@ -56,11 +58,10 @@ def status_of(server: Server) -> dict[str, Any]:
 
 def accounts_of(server: Server, hours: int = 24) -> list[dict[str, Any]]:
     """What each account has now (with its limits; None: no limit), and has used in all and in the last hours."""
-    found = server.controller.account_views(server.node.now(), hours)
+    found = server.controller.accounts.shown(server.node.now(), hours)
     return [
         {
-            "account": each.limits.name, "role": each.limits.role, "clients": each.clients,
-            "has": {name: getattr(each, name) for name in HAS},
+            "account": each.limits.name, "role": each.limits.role, "clients": each.clients, "has": each.has,
             "limits": {name: getattr(each.limits, name) for name in each.limits.__struct_fields__[2:]},
             "used": _used(each.used), "lately": _used(each.lately) | {"hours": hours},
         }
@@ -69,10 +70,8 @@ def accounts_of(server: Server, hours: int = 24) -> list[dict[str, Any]]:
 
 
 def _used(used: Used) -> dict[str, Any]:
-    return {
-        "device_seconds": round(used.device_time / 1e9, 3), "bytes_in": used.bytes_in, "bytes_out": used.bytes_out,
-        "runs": used.runs,
-    }  # fmt: skip
+    found = msgspec.structs.asdict(used)
+    return {"device_seconds": round(found.pop("device_time") / 1e9, 3), **found}
 
 
 def _record(server: Server) -> dict[str, str] | None:

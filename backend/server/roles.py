@@ -19,11 +19,10 @@ LOOKS: frozenset[Role] = frozenset(("viewer", "user", "operator", "cluster"))
 RUNS: frozenset[Role] = frozenset(("user", "operator", "cluster"))
 HOSTS: frozenset[Role] = frozenset(("cluster",))
 MAY: dict[type[msgspec.Struct], frozenset[Role]] = {
-    calls.Enrol: HOSTS, calls.Find: HOSTS, calls.Tick: HOSTS,
-    calls.Keep: RUNS, calls.Lacks: RUNS, calls.Permit: RUNS, calls.CancelCall: RUNS,
-    calls.AboutReply: LOOKS, calls.SeenReply: LOOKS, calls.Status: LOOKS, calls.UsageCall: LOOKS,
-    calls.Recorded: LOOKS, Look: LOOKS,
-}  # fmt: skip
+    **dict.fromkeys((calls.Enrol, calls.Find, calls.Tick), HOSTS),
+    **dict.fromkeys((calls.Keep, calls.Lacks, calls.Permit, calls.CancelCall), RUNS),
+    **dict.fromkeys((calls.AboutReply, calls.SeenReply, calls.Status, calls.UsageCall, calls.Recorded, Look), LOOKS),
+}
 
 
 def why_not(account: Account, request: msgspec.Struct, clients: Iterable[ClientView]) -> str:

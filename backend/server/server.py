@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 import grpc
 import msgspec
 
-from core.controller import ON_DEVICES, Config, Controller
+from core.controller import HOUR, ON_DEVICES, Config, Controller
 from core.link import for_controller
 from core.model import Account, Cluster
 from core.protocol import effects as e
@@ -38,16 +39,21 @@ from . import roles
 from .cluster_status import accounts_of, looked, status_of
 from .eventlogs import Recording
 from .registry import Enrolment
-from .state_folder import CodeFolder, Known, new_start
-from .usage_file import UsageFile
+from .state_folder import CodeFolder, known_agents, known_usage, new_start
 from .world_services import WorldServices
 
 S = 1_000_000_000
 LEASE = 10 * S
 BEAT = S
+USAGE = 60.0  # seconds after which what was used is written: a process that is killed loses the last of it
 DIGITS = 19  # fewer than that has each number of a client
 FEW = 1024  # names of clients that are kept without a check whether the clients are still there
 log = logging.getLogger("seaway.controller")
+
+
+def hours_ahead() -> int:
+    """How many hours the calendar, since 1970, is ahead of this machine's clock."""
+    return time.time_ns() // HOUR - NetworkNode.now() // HOUR
 
 
 class ControllerNames:
@@ -135,10 +141,10 @@ class Server:
             self.children, bind.rpartition(":")[0] or "127.0.0.1",
             lambda island: self.enrolment.platform_of(island) != "timed", self.node.announce, self.node.post,
         )  # fmt: skip
-        self.enrolment = Enrolment(cluster, self._connected, Known(kept / "agents.json") if kept else None)
+        self.enrolment = Enrolment(cluster, self._connected, known_agents(kept) if kept else None)
         self.blobs = Blobs(code, self._code_in_use)
         self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
-        self._usage = UsageFile(kept / "usage.json", self) if kept else None
+        self._usage = known_usage(kept) if kept else None
         self._shelf = SnapshotShelf()
         self.clocks = Clocks(cluster.hosts, self.secret, NetworkNode.now)
         self.identity, self.began = secrets.token_hex(8), NetworkNode.now()  # of this start's trace
@@ -160,9 +166,8 @@ class Server:
             call_messages.SeenReply: self._seen, call_messages.Tick: self.clocks.answer,
             call_messages.Permit: self._permit, call_messages.UsageCall: self._used,
         }  # fmt: skip
-        self._grpc.add_generic_rpc_handlers(
-            calls.handlers(self.access, answers, self.refusals, self.gate, self._why_not)
-        )
+        handlers = calls.handlers(self.access, answers, self.refusals, self.gate, self._why_not)
+        self._grpc.add_generic_rpc_handlers(handlers)
         self._grpc.add_generic_rpc_handlers(health.handlers(self.serves, self.refusals, self.gate))
         self._grpc.add_generic_rpc_handlers([calls.UnknownCall(self.refusals, self.gate)])
         pipe = GrpcPipe(self.access.bind(self._grpc, "127.0.0.1:0"), self.refusals)
@@ -172,8 +177,9 @@ class Server:
         self._listener.start(self._admit, self._accept)
         self.node.start()
         if self._usage is not None:
-            self._usage.restore()
-            self.node.task(self._usage.keep())
+            if rows := tuple([(name, hour - hours_ahead(), used) for name, hour, used in self._usage.read()]):
+                self.node.feed(e.UsageKnown(rows))
+            self.node.task(self._keep_usage())
         for host, agent in self.enrolment.agents().items():  # agents of an earlier start reconnect by themselves
             self.node.announce(f"host/{host}", agent.address)
         return self.address
@@ -181,13 +187,23 @@ class Server:
     async def stop(self) -> None:
         if self._listener is not None:
             await self._listener.close()
-        if self._usage is not None:
-            self._usage.write()
+        self._write_usage()
         await self.node.stop()
         await self._grpc.stop(0.2)
         await asyncio.to_thread(self.children.end_all)
         if self.log is not None:
             await asyncio.to_thread(self.log.close)
+
+    async def _keep_usage(self) -> None:
+        while True:
+            await asyncio.sleep(USAGE)
+            await asyncio.to_thread(self._write_usage)
+
+    def _write_usage(self) -> None:
+        if self._usage is not None:
+            with self.node.lock:
+                rows = self.controller.accounts.rows()
+            self._usage.write([(name, hour + hours_ahead(), used) for name, hour, used in rows])
 
     def _admit(self, opening: Opening, connection: Connection) -> int:
         """The peer that opens a stream. Only what has the cluster's own token is a host."""
@@ -299,9 +315,9 @@ class Server:
         with self.node.lock:
             return call_messages.Report(msgspec.json.encode(status_of(self)))
 
-    async def _used(self, request: call_messages.UsageCall) -> call_messages.UsageReply:
+    async def _used(self, request: call_messages.UsageCall) -> call_messages.Report:
         with self.node.lock:
-            return call_messages.UsageReply(msgspec.json.encode(accounts_of(self, request.hours)))
+            return call_messages.Report(msgspec.json.encode(accounts_of(self, request.hours)))
 
     async def _look(self, request: Look) -> call_messages.LookReply:
         with self.node.lock:

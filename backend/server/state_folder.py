@@ -19,9 +19,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple, get_origin
 
 import msgspec
+
+from core.protocol import Used
 
 from ..auth import AccessRefused
 from ..contents import LATELY, LIMIT, InUse, hash_of
@@ -127,7 +129,7 @@ def remembered(folder: Path | None, forget: bool = False) -> SavedState:
         fresh = _StateFile(file.starts + 1 if file else 0, file.secret if file else secrets.token_hex(32))
         fresh.ids = (*(file.ids if file else ()), new_start())
         fresh.sum, secret = fresh.summed(), bytes.fromhex(fresh.secret)
-        replace_file(path, msgspec.json.encode(fresh))
+        _replace(path, msgspec.json.encode(fresh))
         return SavedState(fresh.starts, secret, fresh.ids)
     except OSError as error:
         raise AccessRefused(f"--state {folder}: {error.filename}: {error.strerror}") from None
@@ -138,29 +140,40 @@ def remembered(folder: Path | None, forget: bool = False) -> SavedState:
         ) from None
 
 
-class Known:
-    """The agents, in one file."""
+class JsonFile:
+    """What a later start is to know, too. `what`: what it does not know if this file cannot be read or written."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._told = False
+    def __init__(self, path: Path, kind: Any, what: str) -> None:
+        self._path, self._kind, self._what, self._told = path, kind, what, False
 
-    def read(self) -> dict[int, Enrol]:
+    def read(self) -> Any:
+        """Nothing, of this kind, if there is no file, or it is damaged."""
         try:
-            return msgspec.json.decode(plain_bytes(self._path), type=dict[int, Enrol])
+            return msgspec.json.decode(plain_bytes(self._path), type=self._kind)
         except FileNotFoundError:
-            return {}
+            pass
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            log.warning("the agents of earlier starts cannot be read: %s: %s", self._path, error)
-            return {}
+            log.warning("%s of earlier starts cannot be read: %s: %s", self._what, self._path, error)
+        return get_origin(self._kind)()
 
-    def write(self, agents: dict[int, Enrol]) -> None:
+    def write(self, value: Any) -> None:
         try:
-            replace_file(self._path, msgspec.json.encode(agents), durable=False)  # agents enrol anew without it
+            _replace(self._path, msgspec.json.encode(value), durable=False)
         except OSError as error:
             if not self._told:
                 self._told = True
-                log.warning("a later start will not know its agents: %s: %s", self._path, error.strerror)
+                log.warning("a later start will not know %s: %s: %s", self._what, self._path, error.strerror)
+
+
+def known_agents(folder: Path) -> JsonFile:
+    """By host; agents enrol anew without it."""
+    return JsonFile(folder / "agents.json", dict[int, Enrol], "the agents")
+
+
+def known_usage(folder: Path) -> JsonFile:
+    """As `UsageKnown`, with hours of the calendar."""
+    hour = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+    return JsonFile(folder / "usage.json", tuple[tuple[str, hour, Used], ...], "what accounts used")
 
 
 class CodeFolder:
@@ -180,7 +193,7 @@ class CodeFolder:
                 os.utime(path)  # it was left again: now it is the newest
             else:
                 self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                replace_file(path, code)
+                _replace(path, code)
                 self._bound(len(code))
         except OSError as error:
             if not self._told:
@@ -231,7 +244,7 @@ def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
         yield found.st_mtime, found.st_size, path
 
 
-def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
+def _replace(path: Path, data: bytes, durable: bool = True) -> None:
     """Writes all of a file or nothing, even if the process dies. `durable`: also if the machine loses power."""
     handle, fresh = tempfile.mkstemp(dir=path.parent)
     try:

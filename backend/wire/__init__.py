@@ -25,6 +25,5 @@ from .call_messages import (
     SeenReply,
     Status,
     UsageCall,
-    UsageReply,
 )
 from .framing import MESSAGE, Address, Answered, Contents, FrameReader, Opening, Pass, StreamFrame

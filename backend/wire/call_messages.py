@@ -101,7 +101,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The cluster's status as JSON, for people and scripts."""
+    """The cluster's status as JSON, or its accounts, for people and scripts."""
 
     json: bytes
 
@@ -151,12 +151,6 @@ class UsageCall(msgspec.Struct, frozen=True):
     """hours: of which use is wanted, beside that in all."""
 
     hours: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = 24
-
-
-class UsageReply(msgspec.Struct, frozen=True):
-    """The accounts as JSON, for people and scripts."""
-
-    json: bytes
 
 
 class CancelReply(msgspec.Struct, frozen=True):
@@ -220,7 +214,7 @@ class Stamped(msgspec.Struct, frozen=True):
 PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     Enrol: Enrolled, AboutReply: Described, Keep: KeepReply, Find: FindReply, Lacks: Lacking, Status: Report,
     Look: LookReply, Recorded: RecordedPage, SeenReply: StepTimes, CancelCall: CancelReply, Tick: Tock,
-    Permit: Permitted, UsageCall: UsageReply,
+    Permit: Permitted, UsageCall: Report,
 }  # fmt: skip
 # What hosts are asked, on a stream of its own (`streams.ask`); the controller answers all others, by gRPC.
 OF_HOSTS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {GangTimesReply: Stamped}

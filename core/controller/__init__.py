@@ -39,5 +39,5 @@ from .observations import Observation
 from .policy_news import KeptDevices
 from .records import Stall
 from .snapshot import ClientView, IslandView, OperationView, RunView, Snapshot
-from .usage import HOUR, Used
+from .usage import HOUR
 from .watch import Bounds

@@ -10,39 +10,42 @@ policies, by the number of its first.
 Neighbours: `clients` opens and ends sessions; it, `runs` and `puts` ask here before they give; `Resources` asks before
 it binds; `completion` says what gangs and transfers have used (`usage`). Nothing here changes but who is here and what
 was used; what an account has is counted when it is asked for.
-The functions that matter: `identified`, `why_not_open`, `why_no_run`, `check_memory`.
+The functions that matter: `identified`, `why_not_open`, `_check`, `check_run`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from .. import protocol as p
 from ..memory import Buffers, Spill, size_text
 from ..model import Account, Atoms, Impossible, SliceSpec, Value, ranges, shard_bytes
+from ..protocol import Used
 from ..slices import Resources
 from ..transfer import ALL
 from .plan_rows import PlanRows
 from .records import AccountRecord, ClientRecord, InFlight, RunRecord
 from .state import ControllerModule, State
-from .usage import DAY, HOUR, DeviceTime, S, Usage, Used
+from .usage import DAY, HOUR, DeviceTime, S, Usage
 
 MINUTE = 60 * S
+NO_TIME: Any = None  # until it is made
 ONE_RUN = Used(runs=1)
+QUOTAS = {  # what it is called, and what gives some of it back
+    "devices": ("devices", "release a slice"), "device_memory": ("of arrays", "release some"),
+    "host_memory": ("of arrays in hosts' memory", "release some"), "programs": ("programs", "unregister one"),
+    "runs": ("runs under way", "await one"),
+}  # fmt: skip
 
 
 class AccountView(msgspec.Struct, frozen=True):
-    """An account with what it has now, and has used in all and in the last hours."""
-
     limits: Account
     clients: int
-    devices: int
-    device_memory: int
-    host_memory: int
-    programs: int
-    runs: int
+    has: dict[str, int]  # by quota: what it has now
     used: Used
     lately: Used
 
@@ -54,9 +57,8 @@ class Accounts(ControllerModule):
     _resources: Resources
     _spill: Spill
     _records: dict[str, AccountRecord] = {}
-    _by_peer: dict[int, AccountRecord] = {}
-    _proved: dict[int, int] = {}  # by connection: the number that its client has had
-    _device_time: DeviceTime | None = None
+    _by_peer: dict[int, tuple[AccountRecord, int]] = {}  # with the number that the client has proved
+    _device_time: DeviceTime = NO_TIME
 
     def __post_init__(self) -> None:
         self._device_time = DeviceTime(self._atoms)
@@ -79,16 +81,15 @@ class Accounts(ControllerModule):
         session = self._state.by_peer.get(peer)
         if session is not None and session.account.limits.name != account.name:
             return f"it was opened by account {session.account.limits.name!r}, and this is {account.name!r}"
-        self._by_peer[peer], self._proved[peer] = self._record(account), event.client
+        self._by_peer[peer] = self._record(account), event.client
         return ""
 
     def forget(self, peer: int) -> None:
         """Its connection is over. The driver will say anew whose the next one is."""
         self._by_peer.pop(peer, None)
-        self._proved.pop(peer, None)
 
     def of(self, peer: int) -> AccountRecord | None:
-        return self._by_peer.get(peer) if self._state.config.accounts else self._records[""]
+        return self._by_peer.get(peer, (None, 0))[0] if self._state.config.accounts else self._records[""]
 
     def why_not_open(self, peer: int, opening: p.Open) -> str:
         """Why this session may not be opened; "" if it may."""
@@ -106,9 +107,8 @@ class Accounts(ControllerModule):
         return ""
 
     def returns_as(self, peer: int, number: int) -> int:
-        """The number by which a client comes back, if it may: else others could take its arrays. Where one token is for
-        all, that is not looked at."""
-        return number if peer not in self._by_peer or self._proved[peer] == number else 0
+        """The number by which a client comes back, if it may: else others could take its arrays."""
+        return number if self._by_peer.get(peer, (None, number))[1] == number else 0
 
     def enter(self, session: ClientRecord) -> None:
         """The account knows its client. Its share begins with its first, unless it is nobody's in particular."""
@@ -130,91 +130,70 @@ class Accounts(ControllerModule):
 
     # --- what is refused -----------------------------------------------------------------------------------------
 
+    def _has(self, record: AccountRecord, quota: str) -> int:
+        """How much of this it has now."""
+        match quota:
+            case "devices":
+                return self._resources.devices_of(record.sessions)
+            case "device_memory":
+                return sum(self._buffers.held_bytes.get(number, 0) for number in record.sessions)
+            case "host_memory":
+                return sum(self._spill.spilled_bytes.get(number, 0) for number in record.sessions)
+            case "programs":
+                return sum(each.blame is None for mine in record.sessions.values() for each in mine.programs.values())
+            case _:
+                return sum(len(session.runs) for session in record.sessions.values())
+
+    def _check(self, record: AccountRecord, quota: str, more: int, counted: bool = False) -> None:
+        """Raises Impossible if it may not have so much more, which is among what it has already if it is `counted`."""
+        most = getattr(record.limits, quota)
+        if most is None:
+            return
+        has = self._has(record, quota) - more * counted
+        if has + more > most:
+            what, remedy = QUOTAS[quota]
+            text = size_text if "memory" in quota else str
+            asks = f" and asks for {text(more)} more" if more else ""
+            raise Impossible(
+                f"account {record.limits.name!r} may have {text(most)} {what}, has {text(has)}{asks}: {remedy} first"
+            )
+
     def _check_devices(self, session: int, spec: SliceSpec) -> None:
-        """Raises Impossible."""
-        record = self._state.sessions[session].account
-        most = record.limits.devices
-        if most is not None and (has := self._devices(record)) + spec.devices > most:
-            raise Impossible(
-                f"slice {spec.name!r} asks for {spec.devices} devices; account {record.limits.name!r} may have {most}, "
-                f"and its slices have {has}: release one first"
-            )
+        self._check(self._state.sessions[session].account, "devices", spec.devices)
 
-    def check_programs(self, session: ClientRecord) -> None:
+    def check_program(self, session: ClientRecord) -> None:
         """Raises Impossible if it may not have the program that it has just registered."""
-        account = session.account.limits
-        if account.programs is not None and self._programs(session.account) > account.programs:
-            raise Impossible(
-                f"account {account.name!r} may have {account.programs} programs, and has them: unregister one first"
-            )
+        self._check(session.account, "programs", 1, counted=True)
 
-    def why_no_run(self, session: ClientRecord, now: int) -> str:
-        """Why this session may not run what it has just submitted; "" if it may: then that is counted."""
-        record, account = session.account, session.account.limits
-        if account.runs is not None and self._runs(record) > account.runs:
-            return f"account {account.name!r} may have {account.runs} runs under way, and has them: await one first"
-        if account.device_seconds is not None:
-            again = record.usage.again_at(account.device_seconds * S, now)
-            if again > now:
-                return (
-                    f"account {account.name!r} has used its {account.device_seconds} device-seconds of {DAY} hours; it "
-                    f"may run programs again in {_span(again - now)}"
-                )
+    def check_run(self, session: ClientRecord, now: int) -> None:
+        """Raises Impossible if it may not run what it has just submitted; if it may, that is counted."""
+        record, most = session.account, session.account.limits.device_seconds
+        self._check(record, "runs", 1, counted=True)
+        if most is not None and (again := record.usage.again_at(most * S, now)) > now:
+            hours, minutes = divmod(-(-(again - now) // MINUTE), 60)
+            raise Impossible(
+                f"account {record.limits.name!r} has used its {most} device-seconds of {DAY} hours; it may run "
+                f"programs again in {hours} h {minutes} min"
+            )
         record.usage.add(ONE_RUN, now)
-        return ""
 
     def check_results(self, run: RunRecord, rows: PlanRows) -> None:
         """Raises Impossible if its client may not hold what the run is to make."""
         account = run.session.account.limits
-        if account.device_memory is None and account.host_memory is None:
-            return
-        named = zip(ranges.each(run.call.results), rows.results, strict=True)
-        self.check_memory(
-            run.session, sum(row.nbytes * row.layout.place.size for name, row in named if name and row.arg < 0)
-        )
+        if account.device_memory is not None or account.host_memory is not None:
+            named = zip(ranges.each(run.call.results), rows.results, strict=True)
+            made = [row for name, row in named if name and row.arg < 0]
+            self.check_memory(run.session, sum(row.nbytes * row.layout.place.size for row in made))
 
     def check_memory(self, session: ClientRecord, nbytes: int) -> None:
-        """Raises Impossible if its clients may not hold so many bytes more."""
-        record, account = session.account, session.account.limits
-        if account.device_memory is not None:
-            held = self._held(record)
-            if held + nbytes > account.device_memory:
-                raise Impossible(
-                    f"account {account.name!r} may hold {size_text(account.device_memory)} of arrays, holds "
-                    f"{size_text(held)}, and asks for {size_text(nbytes)} more: release some first"
-                )
-        if account.host_memory is not None:
-            spilled = self._spilled(record)
-            if spilled > account.host_memory:
-                raise Impossible(
-                    f"account {account.name!r} may have {size_text(account.host_memory)} of arrays in hosts' memory, "
-                    f"and has {size_text(spilled)}: release some first"
-                )
-
-    # --- what an account has now ---------------------------------------------------------------------------------
-
-    def _devices(self, record: AccountRecord) -> int:
-        return self._resources.devices_of(record.sessions)
-
-    def _held(self, record: AccountRecord) -> int:
-        return sum(self._buffers.held_bytes.get(number, 0) for number in record.sessions)
-
-    def _spilled(self, record: AccountRecord) -> int:
-        return sum(self._spill.spilled_bytes.get(number, 0) for number in record.sessions)
-
-    @staticmethod
-    def _programs(record: AccountRecord) -> int:
-        return sum(each.blame is None for session in record.sessions.values() for each in session.programs.values())
-
-    @staticmethod
-    def _runs(record: AccountRecord) -> int:
-        return sum(len(session.runs) for session in record.sessions.values())
+        """Raises Impossible if it may not hold so many bytes more, or has too many in hosts' memory."""
+        self._check(session.account, "device_memory", nbytes)
+        self._check(session.account, "host_memory", 0)
 
     # --- what it has used ----------------------------------------------------------------------------------------
 
     def gang_over(self, run: RunRecord, entry: InFlight, now: int) -> None:
         assert entry.ticket is not None
-        assert self._device_time is not None
         taken = self._device_time.taken(entry.ticket.place, entry.ticket.devices, entry.entered, now)
         run.session.account.usage.add(Used(taken), now)
 
@@ -222,54 +201,37 @@ class Accounts(ControllerModule):
         """What a client has put is on the devices, or what it gets has left."""
         if entry.blame is not None or entry.session is None:
             return
-        layout = self._buffers[entry.buffer].layout
-        if entry.kind == "put":
-            used = Used(bytes_in=Value(layout.shape, layout.dtype).nbytes)
-        else:
-            whole = entry.shard == ALL
-            used = Used(bytes_out=Value(layout.shape, layout.dtype).nbytes if whole else shard_bytes(layout))
-        entry.session.account.usage.add(used, now)
+        layout, put = self._buffers[entry.buffer].layout, entry.kind == "put"
+        nbytes = shard_bytes(layout) if entry.shard != ALL else Value(layout.shape, layout.dtype).nbytes
+        entry.session.account.usage.add(Used(bytes_in=nbytes) if put else Used(bytes_out=nbytes), now)
 
-    def restore(self, rows: tuple[p.UsageRow, ...], now: int) -> None:
-        """What was used before this start. What the clock says is still to come counts as of now."""
-        for row in rows:
-            used = Used(row.device_time, row.bytes_in, row.bytes_out, row.runs)
-            record = self._records.setdefault(row.account, AccountRecord(Account(row.account, "user"), Usage()))
-            record.usage.add(used, min(row.hour * HOUR, now))
+    def restore(self, event: p.UsageKnown, now: int) -> None:
+        """What the clock says is still to come counts as of now."""
+        for name, hour, used in event.rows:
+            record = self._records.setdefault(name, AccountRecord(Account(name, "user"), Usage()))
+            record.usage.add(used, min(hour * HOUR, now))
 
-    def rows(self) -> list[p.UsageRow]:
-        """What was used, for a later start."""
-        return [
-            p.UsageRow(name, hour, used.device_time, used.bytes_in, used.bytes_out, used.runs)
-            for name, record in self._records.items()
-            for hour, used in record.usage.hours.items()
-        ]
+    def rows(self) -> list[tuple[str, int, Used]]:
+        """As in `UsageKnown`, for a later start."""
+        return [(name, *each) for name, record in self._records.items() for each in record.usage.hours.items()]
+
+    # --- to look at ----------------------------------------------------------------------------------------------
 
     def audit(self) -> Iterator[tuple[str, int, int]]:
         """(what, as it is kept, counted anew)."""
-        held = dict[int, int]()
+        kept, held = self._buffers.held_bytes, Counter[int]()
         for buffer in self._buffers:
-            nbytes = buffer.nbytes * buffer.layout.place.size
-            if nbytes and (buffer.handle or buffer.aliases):
-                held[buffer.client] = held.get(buffer.client, 0) + nbytes
-        for client in held.keys() | self._buffers.held_bytes.keys():
-            yield f"bytes that client {client} holds", self._buffers.held_bytes.get(client, 0), held.get(client, 0)
-        for record in self._records.values():
-            mine = [each.number for each in self._state.sessions.values() if each.account is record]
-            yield f"clients of account {record.limits.name!r}", len(record.sessions), len(mine)
+            if buffer.handle or buffer.aliases:
+                held[buffer.client] += buffer.nbytes * buffer.layout.place.size
+        for client in held.keys() | kept.keys():
+            yield f"bytes that client {client} holds", kept.get(client, 0), held[client]
 
-    def shown(self, now: int, hours: int) -> tuple[AccountView, ...]:
-        return tuple(
+    def shown(self, now: int, hours: int = DAY) -> tuple[AccountView, ...]:
+        """All accounts that were here, with what they have used in all and in the last so many hours."""
+        return tuple([
             AccountView(
-                record.limits, len(record.sessions), self._devices(record), self._held(record),
-                self._spilled(record), self._programs(record), self._runs(record), record.usage.total,
-                record.usage.since(hours, now),
+                record.limits, len(record.sessions), {quota: self._has(record, quota) for quota in QUOTAS},
+                record.usage.total, record.usage.since(hours, now),
             )
             for record in self._records.values()
-        )  # fmt: skip
-
-
-def _span(nanoseconds: int) -> str:
-    """As people say it, to the next minute."""
-    hours, minutes = divmod(-(-nanoseconds // MINUTE), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+        ])  # fmt: skip

@@ -139,7 +139,7 @@ class Clients(ControllerModule):
             program.small = sum(program.nbytes) <= MAX_LITERALS
             program.donated = donated = frozenset(call.ir.donate_args)
             program.edges = tuple(at for at in range(1, len(program.nbytes)) if (at in donated) != (at - 1 in donated))
-            self._accounts.check_programs(session)
+            self._accounts.check_program(session)
             for spec in call.ir.slices:
                 self._resources.bind(session.number, spec)
         except (ProgramError, Impossible) as error:

@@ -22,14 +22,12 @@ from ..model import Atoms, Cluster, Illegal, Spans, spans
 from ..record import OrderHash, Trace
 from ..schedule import Scheduler, Window
 from ..schedule.policy import Fifo, Policy
-from .accounts import AccountView
 from .config import Config
 from .modules import Modules
 from .observations import Observation, ReportsApplied
 from .records import InFlight
 from .snapshot import Snapshot, snapshot_of
 from .state import IslandState, State
-from .usage import DAY
 
 DEFAULT = Config()
 OF_HOSTS = (p.Join, p.Seated, p.Leave, p.Reports)
@@ -91,7 +89,7 @@ class Controller:
             p.HostRefused: self._host_refused,
             p.HostAccepted: self._host_taken,
             p.PeerIdentified: self._identified,
-            p.UsageKnown: lambda event, now: self.accounts.restore(event.rows, now),
+            p.UsageKnown: self.accounts.restore,
             p.WorldUp: lambda event, now: self.membership.world_up(event.island, event.epoch, now),
             p.WorldFailed: lambda event, now: self.membership.world_failed(
                 event.island, event.epoch, str(event.blame), now
@@ -344,10 +342,6 @@ class Controller:
             self.state, buffers=self.buffers, left=self.left(), order=self.order, policy_news=self.policy_news,
             resources=self.resources, stalls=self.stalls,
         )  # fmt: skip
-
-    def account_views(self, now: int, hours: int = DAY) -> tuple[AccountView, ...]:
-        """All accounts that were here, with what they have used in the last so many hours."""
-        return self.accounts.shown(now, hours)
 
     def left(self) -> dict[str, int]:
         """What is not over: zero of each when nothing is under way and no client is there."""

@@ -87,8 +87,10 @@ class Runs(ControllerModule):
             self._read(run)
         if any(call.results):
             self._names.enter(session, run)
-        if why := self._accounts.why_no_run(session, now):
-            self._outcomes.fail(run, Blame("refused", why), now)
+        try:
+            self._accounts.check_run(session, now)
+        except Impossible as refused:
+            self._outcomes.fail(run, Blame("refused", str(refused)), now)
         else:
             self.advance(run, now)
         return None

@@ -11,21 +11,13 @@ Neighbour: `accounts`, which keeps a `Usage` of each account. The functions that
 
 from __future__ import annotations
 
-import msgspec
-
 from ..model import Atoms, spans
+from ..protocol import Used
 
 S = 1_000_000_000
 HOUR = 3600 * S
 DAY = 24  # hours
 KEPT = 31 * DAY  # hours
-
-
-class Used(msgspec.Struct):
-    device_time: int = 0  # nanoseconds, of all devices together
-    bytes_in: int = 0  # contents that clients have put
-    bytes_out: int = 0  # ... and got
-    runs: int = 0  # that were submitted, and not refused for a quota
 
 
 class Usage:
@@ -53,8 +45,7 @@ class Usage:
 
     def again_at(self, limit: int, now: int) -> int:
         """When the device time of a day will be below the limit; `now` if it is."""
-        left = self.since(DAY, now).device_time
-        at = now
+        left, at = self.since(DAY, now).device_time, now
         for hour in sorted(self.hours):
             if left < limit:
                 break
@@ -69,23 +60,14 @@ class DeviceTime:
 
     def __init__(self, atoms: Atoms) -> None:
         self._atoms = atoms
-        self._over: list[int] = []  # by atom: when the last gang on it was over
-        atoms.splits.append(self._split)
-
-    def _split(self, old: int, new: int) -> None:
-        self._reach(new)
-        self._over[new] = self._over[old]
-
-    def _reach(self, atom: int) -> None:
-        self._over += [0] * (atom + 1 - len(self._over))
+        self._over: dict[int, int] = {}  # by atom: when the last gang on it was over
+        atoms.splits.append(lambda old, new: self._over.update({new: self._over.get(old, 0)}))
 
     def taken(self, place: int, devices: int, entered: int, now: int) -> int:
         """A gang on this place, of so many devices, is over: the nanoseconds of all of them together."""
         found, over, atoms = 0, self._over, self._atoms.parts[place]
         for atom in atoms:
-            if atom >= len(over):
-                self._reach(atom)
-            begun = over[atom] if over[atom] > entered else entered
+            begun = max(over.get(atom, 0), entered)
             found += (now - begun) * (devices if len(atoms) == 1 else spans.count(self._atoms.by_atom[atom]))
             over[atom] = now
         return found

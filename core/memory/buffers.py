@@ -355,8 +355,8 @@ class Buffers:
         """Whether its client has a name for it may be another now."""
         held = here and (buffer.handle or buffer.aliases > 0)
         if held is not buffer.counted:
-            buffer.counted = held
             self._count(buffer, buffer.nbytes if held else -buffer.nbytes)
+            buffer.counted = held
 
     def _count(self, buffer: Buffer, nbytes: int) -> None:
         """Its client holds so many bytes more for each of its devices."""

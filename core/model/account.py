@@ -1,7 +1,6 @@
-"""An account: who its clients are to the controller, and how much they may have together.
+"""An account: how much the clients of one person may have. A driver makes them (`backend.auth.accounts_file`).
 
-A driver makes accounts of what it trusts (`backend.auth.accounts_file`); `core.controller.accounts` holds clients to
-them. A limit of None is no limit.
+Neighbour: `core.controller.accounts`, which holds clients to them. A limit of None is no limit.
 """
 
 from __future__ import annotations

@@ -6,11 +6,15 @@ Start with `effects`, which has the words. Neighbours: `core.controller`; the dr
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from ..model import Account
 from .effect_base import Command, Event
 from .wire import Blame
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 
 # --- controller -> its driver, and back: the collective world of an island ---------------------------------
 
@@ -69,21 +73,20 @@ class PeerIdentified(Event, frozen=True):
     client: int = 0
 
 
-class UsageRow(msgspec.Struct, frozen=True):
-    """What one account used in one hour."""
+class Used(msgspec.Struct):
+    """What an account has used, in all or in an hour."""
 
-    account: str
-    hour: int  # its number, by the driver's clock
-    device_time: int  # nanoseconds, of all devices together
-    bytes_in: int
-    bytes_out: int
-    runs: int
+    device_time: Count = 0  # nanoseconds, of all devices together
+    bytes_in: Count = 0  # contents that its clients have put
+    bytes_out: Count = 0  # ... and got
+    runs: Count = 0  # that they submitted, and that were not refused for a quota
 
 
 class UsageKnown(Event, frozen=True):
-    """What was used before this start of the controller. This comes before any client."""
+    """What was used before this start of the controller, by account and number of the hour, by the driver's clock. This
+    comes before any client."""
 
-    rows: tuple[UsageRow, ...]
+    rows: tuple[tuple[str, int, Used], ...]
 
 
 class PolicyReplaced(Command, frozen=True):

@@ -10,31 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from backend.auth import ROLES, AccessRefused, new_token
-from backend.wire import UsageCall, UsageReply
+from backend.wire import Report, UsageCall
 
 from ..errors import SeawayError
 from .status import access_of, add_access, address_of, asked
 
-SINCE = re.compile("([1-9][0-9]{0,3})([hd])")
+SINCE = re.compile("([1-9][0-9]{0,2})([hd])")
 MOST = 31 * 24  # hours for which the controller keeps use by the hour
 COLUMNS = ("device_seconds", "bytes_in", "bytes_out", "runs")
 
 
 def add(commands: Any) -> None:
-    token = commands.add_parser(
-        "token",
-        help="make a token for one person",
-        description="Prints a new token to stderr, once, and to stdout the account that goes with it, for the file of "
-        "`seaway controller --accounts`. That has the token's hash, not the token.",
-        epilog="Example: seaway token ann >> accounts.toml",
-    )
+    about = "make a token, shown once on stderr, and its account, on stdout, for `seaway controller --accounts`"
+    token = commands.add_parser("token", help=about, epilog="Example: seaway token ann >> accounts.toml")
     token.add_argument("name", help="the account's name")
     token.add_argument("--role", choices=ROLES, default="user", help="what it may do (%(default)s)")
     token.set_defaults(run=_token)
     usage = commands.add_parser("usage", help="show what each account has used")
     usage.add_argument("address", nargs="?", default="127.0.0.1:29000", help="the controller's address (%(default)s)")
-    since = "how far back, in whole hours: 24h, 7d; all: since the counts began (%(default)s)"
-    usage.add_argument("--since", default="24h", metavar="TIME", help=since)
+    usage.add_argument("--since", default="24h", metavar="TIME", help="hours or days, like 7d, or all (%(default)s)")
     usage.add_argument("--parquet", default="", metavar="FILE", help="write the table to this file, too")
     usage.add_argument("--json", action="store_true", help="print JSON, for scripts, with limits")
     add_access(usage)
@@ -45,19 +39,17 @@ def _token(given: argparse.Namespace) -> int:
     try:
         secret, table = new_token(given.name, given.role)
     except AccessRefused as refused:
-        raise SeawayError(f"token {refused}") from None
+        raise SeawayError(str(refused)) from None
     print(f"the token of {given.name}, which is shown only once:\n{secret}", file=sys.stderr)
     print(f"\n{table}")
     return 0
 
 
 def _usage(given: argparse.Namespace) -> int:
-    every = given.since == "all"
-    hours = 1 if every else _hours(given.since)
-    reply: UsageReply = asked(address_of(given.address, "usage"), access_of(given), UsageCall(hours))
-    found: list[dict[str, Any]] = json.loads(reply.json)
-    rows = [{"account": each["account"], **{key: each["used" if every else "lately"][key] for key in COLUMNS}}
-            for each in found]  # fmt: skip
+    hours, used = (1, "used") if given.since == "all" else (_hours(given.since), "lately")
+    reply: Report = asked(address_of(given.address, "usage"), access_of(given), UsageCall(hours))
+    found = json.loads(reply.json)
+    rows = [{"account": each["account"], **{key: each[used][key] for key in COLUMNS}} for each in found]
     rows.sort(key=lambda row: -row["device_seconds"])
     if given.parquet:
         _write(Path(given.parquet), rows)
@@ -76,20 +68,15 @@ def _hours(text: str) -> int:
 def usage_table(rows: list[dict[str, Any]]) -> str:
     lines = [f"{'account':<24}{'device-seconds':>16}{'bytes in':>18}{'bytes out':>18}{'runs':>10}"]
     for row in rows:
-        name = row["account"] or "(all clients)"
-        lines.append(
-            f"{name:<24}{row['device_seconds']:>16,.1f}{row['bytes_in']:>18,}{row['bytes_out']:>18,}{row['runs']:>10,}"
-        )
+        name, seconds = row["account"] or "(all clients)", f"{row['device_seconds']:,.1f}"
+        lines.append(f"{name:<24}{seconds:>16}{row['bytes_in']:>18,}{row['bytes_out']:>18,}{row['runs']:>10,}")
     return "\n".join(lines)
 
 
 def _write(path: Path, rows: list[dict[str, Any]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    import pandas as pd
 
-    kinds = (pa.string(), pa.float64(), pa.int64(), pa.int64(), pa.int64())
-    columns = [pa.field(name, kind) for name, kind in zip(("account", *COLUMNS), kinds, strict=True)]
     try:
-        pq.write_table(pa.Table.from_pylist(rows, pa.schema(columns)), path)
+        pd.DataFrame(rows, columns=["account", *COLUMNS]).to_parquet(path, index=False)
     except OSError as error:
         raise SeawayError(f"cannot write {path}: {error.strerror or error}") from None

@@ -133,15 +133,15 @@ def cached_cost(path: Path) -> Any:
 
 
 def agents(path: Path) -> Any:
-    from backend.server.state_folder import Known
+    from backend.server.state_folder import known_agents
 
-    return Known(path).read()
+    return known_agents(path.parent).read()
 
 
 def usage(path: Path) -> Any:
-    from backend.server.usage_file import read_usage
+    from backend.server.state_folder import known_usage
 
-    return read_usage(path)
+    return known_usage(path.parent).read()
 
 
 def accounts(path: Path) -> Any:

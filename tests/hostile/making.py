@@ -182,24 +182,26 @@ def cached(path: Path) -> Any:
 
 
 def agents(folder: Path) -> Path:
-    from backend.server.state_folder import Known
+    from backend.server.state_folder import known_agents
     from backend.wire import Enrol
 
     one = Enrol("agent-0", 1, "127.0.0.1:1", "timed", "cpu", 2, 1 << 30)
-    Known(folder / "agents.json").write({0: one, 1: one})
+    known_agents(folder).write({0: one, 1: one})
     return folder / "agents.json"
 
 
 def usage(folder: Path) -> Path:
-    rows = [{"account": name, "hour": 5, "device_time": 1, "bytes_in": 2, "bytes_out": 3, "runs": 4} for name in "ab"]
-    (folder / "usage.json").write_text(json.dumps(rows))
+    from backend.server.state_folder import known_usage
+    from core.protocol import Used
+
+    known_usage(folder).write([(name, 5, Used(1, 2, 3, 4)) for name in "ab"])
     return folder / "usage.json"
 
 
 def accounts(folder: Path) -> Path:
     from backend.auth import new_token
 
-    (folder / "accounts.toml").write_text("\n".join(f"{new_token(name)[1]}\ndevices = 4\n" for name in ("ann", "bob")))
+    (folder / "accounts.toml").write_text("".join(f"{new_token(name, 'user')[1]}\ndevices = 4\n" for name in "ab"))
     return folder / "accounts.toml"
 
 

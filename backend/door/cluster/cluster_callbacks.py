@@ -51,9 +51,8 @@ class ClusterCallbacks:
             address = self._directory.get(f"host/{host}")
             try:
                 if address is not None:
-                    await self._serve(
-                        await dial(address, self._access, *self._mine(host), asks=callbacks.STREAM), session
-                    )
+                    name, proof = self._mine(host)
+                    await self._serve(await dial(address, self._access, name, proof, asks=callbacks.STREAM), session)
             except (OSError, StreamRefused) as error:
                 log.info("host %d takes no stream for callbacks: %s", host, error)
             await asyncio.sleep(AGAIN)

@@ -48,12 +48,12 @@ async def _fetched(head: Head, clients: list[tuple[int, str]], addresses: dict[i
         log.warning("the trace lacks the hosts' own times: %s", wrong)
         return []
     most = max(LEAST, min(ROOM, ROWS // len(addresses)))
-    number, shown = clients[0]
-    found = await fetched(addresses, head.access, permitted, most, PATIENCE, f"client/{number}", shown)
+    mine = f"client/{clients[0][0]}", clients[0][1]
+    found = await fetched(addresses, head.access, permitted, most, PATIENCE, mine)
     if found.missing:
         host, why = next(iter(found.missing.items()))
-        lacking = f"{len(found.missing)} of {len(addresses)}"
-        log.warning("the trace lacks the times of %s hosts; host %d: %s", lacking, host, why)
+        number = f"{len(found.missing)} of {len(addresses)}"
+        log.warning("the trace lacks the times of %s hosts; host %d: %s", number, host, why)
     return found.rows
 
 

@@ -68,9 +68,9 @@ def test_mutual_tls_needs_all_of_its_files() -> None:
 
 def test_a_token_is_compared_as_a_whole() -> None:
     ours = Access("sesame")
-    assert ours.has(access.token_in(dict(ours.shown())))
+    assert ours.has(Access.token_in(dict(ours.shown())))
     for other in (Access(), Access("sesam"), Access("sesame "), Access("Sesame")):
-        assert not ours.has(access.token_in(dict(other.shown())))
+        assert not ours.has(Access.token_in(dict(other.shown())))
     assert Access().has("")
 
 

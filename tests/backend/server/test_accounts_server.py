@@ -84,7 +84,7 @@ async def test_clients_run_under_their_accounts_and_hosts_know_them_by_their_pas
         mine = f"client/{number}", node.passes[f"client/{number}"]
         permitted = await users[0].head.ask(Permit(((number, mine[1]),)))
         at = {0: node.directory["host/0"]}
-        assert not (await gang_times.fetched(at, shown("ann"), permitted, 10, 20, *mine)).missing
+        assert not (await gang_times.fetched(at, shown("ann"), permitted, 10, 20, mine)).missing
         refused = await gang_times.fetched(at, shown("ann"), permitted, 10, 20)
         assert refused.missing == {0: "the token is wrong or missing"}
 

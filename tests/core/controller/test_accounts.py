@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from core import protocol as p
 from core.controller import HOUR, AccountView, Config, Controller
-from core.controller.usage import DAY, Usage, Used
+from core.controller.usage import DAY, Usage
 from core.model import Account, SliceSpec, Value, small
+from core.protocol import Used
 from core.record import LogAbout, Recorder, decode
 from core.record.eventlog import replay
 from core.schedule.policy import Stride
@@ -46,7 +47,7 @@ def opened(hosts: int = 4, **limits: Any) -> Rig:
 
 
 def account(of: Rig, name: str = "ann") -> AccountView:
-    (found,) = (each for each in of.controller.account_views(of.now) if each.limits.name == name)
+    (found,) = (each for each in of.controller.accounts.shown(of.now) if each.limits.name == name)
     return found
 
 
@@ -131,20 +132,18 @@ def test_the_devices_of_an_accounts_slices_are_counted_together_and_a_slice_beyo
     register(at, ANN, devices=2)
     register(at, ALSO, devices=2)
     register(at, BOB, devices=2)
-    assert refusals(at) == [
-        "slice 's' asks for 2 devices; account 'ann' may have 3, and its slices have 2: release one first"
-    ]
+    assert refusals(at) == ["account 'ann' may have 3 devices, has 2 and asks for 2 more: release a slice first"]
     at.say(ANN, p.ReleaseSlice("s"))
     register(at, ALSO, 2, devices=2)
     assert refusals(at) == []
-    assert account(at).devices == 2
+    assert account(at).has["devices"] == 2
     assert len(at.controller.snapshot().clients) == 3
 
 
 def test_a_put_on_a_slice_beyond_the_quota_is_refused() -> None:
     at = opened(devices=1)
     at.say(ANN, p.Put(1, Value((8,), "float32"), SliceSpec("s", 2)))
-    assert [why[:29] for why in refusals(at)] == ["slice 's' asks for 2 devices;"]
+    assert refusals(at) == ["account 'ann' may have 1 devices, has 0 and asks for 2 more: release a slice first"]
 
 
 def test_a_program_beyond_the_quota_is_refused_by_name_and_its_runs_fail_with_the_same_reason() -> None:
@@ -152,13 +151,13 @@ def test_a_program_beyond_the_quota_is_refused_by_name_and_its_runs_fail_with_th
     register(at, ANN, 1)
     register(at, ALSO, 1)
     register(at, BOB, 1)
-    assert [why[:37] for why in refusals(at)] == ["account 'ann' may have 1 programs, an"]
+    assert refusals(at) == ["account 'ann' may have 1 programs, has 1 and asks for 1 more: unregister one first"]
     at.say(ALSO, p.Submit(9, 1, (bytes(32),), (0,)))
     assert at.blame(9)[0] == "refused"
     at.say(ANN, p.Unregister(1))
     register(at, ALSO, 2)
     assert refusals(at) == []
-    assert account(at).programs == 1
+    assert account(at).has["programs"] == 1
 
 
 def test_a_run_beyond_the_quota_fails_and_those_under_way_go_on() -> None:
@@ -167,9 +166,10 @@ def test_a_run_beyond_the_quota_fails_and_those_under_way_go_on() -> None:
         register(at, peer)
         for run in (10 * peer, 10 * peer + 1):
             at.say(peer, p.Submit(run, 1, (bytes(32),), (0,)))
-    assert at.blame(20) == ("refused", "account 'ann' may have 2 runs under way, and has them: await one first")
+    why = "account 'ann' may have 2 runs under way, has 2 and asks for 1 more: await one first"
+    assert at.blame(20) == ("refused", why)
     assert sorted(at.ended) == [20, 21]
-    assert [account(at, name).runs for name in ("ann", "bob")] == [2, 2]
+    assert [account(at, name).has["runs"] for name in ("ann", "bob")] == [2, 2]
     assert account(at).used.runs == 2, "what is refused is not counted"
 
 
@@ -178,7 +178,7 @@ def test_arrays_beyond_the_quota_of_device_memory_are_refused_whether_put_or_mad
     at.say(ANN, p.Put(1, Value((8,), "float32"), SliceSpec("s", 1)))
     at.say(ALSO, p.Put(1, Value((16,), "float32"), SliceSpec("s", 1)))
     assert refusals(at) == [
-        "account 'ann' may hold 64 bytes of arrays, holds 32 bytes, and asks for 64 bytes more: release some first"
+        "account 'ann' may have 64 bytes of arrays, has 32 bytes and asks for 64 bytes more: release some first"
     ]
     register(at, ANN, on="s", size=12)
     at.say(ANN, p.Submit(5, 1, (bytes(48),), (50,)))
@@ -186,7 +186,7 @@ def test_arrays_beyond_the_quota_of_device_memory_are_refused_whether_put_or_mad
     at.say(ANN, p.Release((1,)))
     at.say(ANN, p.Submit(6, 1, (bytes(48),), (60,)))
     assert 6 not in at.ended
-    assert account(at).device_memory == 48
+    assert account(at).has["device_memory"] == 48
 
 
 def test_a_quota_counts_what_clients_hold_so_a_loop_that_donates_its_state_has_room() -> None:
@@ -198,7 +198,7 @@ def test_a_quota_counts_what_clients_hold_so_a_loop_that_donates_its_state_has_r
     for run in range(1, 6):
         at.say(ANN, p.Submit(run, 1, (run,), (run + 1,)))
     assert not at.ended
-    assert account(at).device_memory == 32
+    assert account(at).has["device_memory"] == 32
 
 
 def test_an_account_with_too_much_in_hosts_memory_makes_nothing_more() -> None:
@@ -208,7 +208,7 @@ def test_an_account_with_too_much_in_hosts_memory_makes_nothing_more() -> None:
     at.controller.accounts._spill.spilled_bytes[number] = 32  # as if it had been spilled
     at.say(ALSO, p.Put(1, Value((8,), "float32"), SliceSpec("s", 1)))
     assert refusals(at) == [
-        "account 'ann' may have 10 bytes of arrays in hosts' memory, and has 32 bytes: release some first"
+        "account 'ann' may have 10 bytes of arrays in hosts' memory, has 32 bytes: release some first"
     ]
 
 
@@ -315,11 +315,11 @@ def test_use_is_never_negative_and_is_nothing_when_all_clients_have_gone(rng: Ra
     clients = [world.client(name) for name in names]
 
     def views() -> tuple[AccountView, ...]:
-        found: tuple[AccountView, ...] = world.machine.account_views(world.now)
+        found: tuple[AccountView, ...] = world.machine.accounts.shown(world.now)
         return found
 
     def has(view: AccountView) -> tuple[int, ...]:
-        return view.clients, view.devices, view.device_memory, view.host_memory, view.programs, view.runs
+        return view.clients, *view.has.values()
 
     for _ in range(rng.randint(1, 20)):
         client = rng.choice(clients)
@@ -344,7 +344,7 @@ def test_whose_a_client_is_is_recorded_and_replayed() -> None:
         return Controller(small(1, 1), config=Config(accounts=True))
 
     recorder = Recorder(made(), LogAbout())
-    recorder.handle(p.UsageKnown((p.UsageRow("ann", 0, 1, 2, 3, 4),)), 0)
+    recorder.handle(p.UsageKnown((("ann", 0, Used(1, 2, 3, 4)),)), 0)
     for peer, role in ((ANN, "user"), (BOB, "viewer")):
         recorder.handle(p.PeerIdentified(peer, Account("ann", role, weight=2)), 1)  # type: ignore[arg-type]
         recorder.handle(p.MessageReceived(peer, p.Open("a", weight=2)), 2)

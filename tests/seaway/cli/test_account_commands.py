@@ -116,7 +116,7 @@ def test_people_work_under_their_accounts_and_see_what_was_used(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["token", "a/b"], "token 'a/b' is no name for an account"),
+        (["token", "a/b"], "account 'a/b' has no name for one"),
         (["usage", "--since", "5"], "--since 5: from 1h to 31d"),
         (["usage", "--since", "40d"], "--since 40d: from 1h to 31d"),
     ],
@@ -130,8 +130,8 @@ def test_a_controller_says_what_is_wrong_with_its_accounts_and_does_not_start(tm
     file = tmp_path / "accounts.toml"
     for text, why in (
         (b"\xff\x00", "accounts.toml is no TOML"),
-        (b"[ann]\nrole = 'admin'", "account 'ann' needs token_sha256 or certificate"),
-        (b"[ann]\ncertificate = 'a'", "accounts need a token of the cluster's own, too (--token-file)"),
+        (b"[ann]\nrole = 'admin'", "a role is viewer, user, operator"),
+        (b"[ann]\ncertificate = 'a'", "accounts need a token of the cluster's own, too, for agents: --token-file"),
     ):
         file.write_bytes(text)
         command = [sys.executable, "-m", "seaway", "controller", "--bind", "127.0.0.1:0", "--accounts", str(file)]

@@ -16,7 +16,7 @@ PATIENCE = 5.0  # seconds for a request to come
 Sample = tuple[dict[str, Any], float]
 ACCOUNTS = {
     "device_seconds": "Time that devices had gangs of an account, of all devices together.",
-    "bytes_in": "Contents that its clients put.", "bytes_out": "Contents that they got.", "runs": "That they submitted.",
+    "bytes_in": "Contents that its clients put.", "bytes_out": "Contents that they got.", "runs": "Submitted.",
 }  # fmt: skip
 
 
@@ -61,11 +61,6 @@ def text_of(found: dict[str, Any]) -> str:
     for key, words in ACCOUNTS.items():
         samples = [({"account": each["account"]}, each["used"][key]) for each in found["accounts"]]
         say(f"account_{key}_total", words, samples)
-    say(
-        "account_devices",
-        "Of its slices.",
-        [({"account": x["account"]}, x["has"]["devices"]) for x in found["accounts"]],
-    )
     say("buffers", "Buffers that somebody holds.", [({}, found["buffers"])])
     if found["record"] is not None:
         words = "1: the event log cannot be written any more."

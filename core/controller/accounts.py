@@ -1,15 +1,12 @@
 """Accounts: whose each client is, what the clients of one account may have together, and what they have used.
 
-The driver says whose a connection is (`PeerIdentified`) before it opens a session. If it never does, where one token
-is for all, every client is of the account "", which has no limits, and has a share of its own.
+The driver says whose a connection is (`PeerIdentified`) before it opens a session. Where one token is for all, every
+client is of the account "", which has no limits. All clients of another account are one client to the policies, by the
+number of its first, and so have one share.
 
-What is over a limit is refused where it is asked for: a session is not opened, a slice not bound, and a program, a run
-or a put is refused by name; the session goes on. All clients of an account have one share: they are one client to the
-policies, by the number of its first.
-
-Neighbours: `clients` opens and ends sessions; it, `runs` and `puts` ask here before they give; `Resources` asks before
-it binds; `completion` says what gangs and transfers have used (`usage`). Nothing here changes but who is here and what
-was used; what an account has is counted when it is asked for.
+What is over a limit is refused where it is asked for, by name: the session is not opened, or it goes on. What an
+account has is counted when somebody asks. Neighbours: `clients`, `runs`, `puts` and `Resources`, which ask before they
+give; `completion`, which says what was used (`usage`).
 The functions that matter: `identified`, `why_not_open`, `_check`, `check_run`.
 """
 

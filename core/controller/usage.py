@@ -3,8 +3,7 @@
 Core has no calendar: an hour is one of the driver's clock, and a day is the last 24 of them, this one included.
 
 A gang is charged for its devices from when it had entered the order and all before it on them was over, until it was
-reported over. That is device time and the way of the report. It includes the wait of a gang that entered before its
-inputs had come: nobody else could have the devices then.
+reported over: also while it waits for inputs, for nobody else can have the devices then.
 
 Neighbour: `accounts`, which keeps a `Usage` of each account. The functions that matter: `add`, `again_at`, `taken`.
 """

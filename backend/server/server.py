@@ -177,8 +177,9 @@ class Server:
         self._listener.start(self._admit, self._accept)
         self.node.start()
         if self._usage is not None:
-            if rows := tuple([(name, hour - hours_ahead(), used) for name, hour, used in self._usage.read()]):
-                self.node.feed(e.UsageKnown(rows))
+            rows = [(name, hour - hours_ahead(), e.Used(*used)) for name, hour, *used in self._usage.read()]
+            if rows:
+                self.node.feed(e.UsageKnown(tuple(rows)))
             self.node.task(self._keep_usage())
         for host, agent in self.enrolment.agents().items():  # agents of an earlier start reconnect by themselves
             self.node.announce(f"host/{host}", agent.address)
@@ -203,7 +204,9 @@ class Server:
         if self._usage is not None:
             with self.node.lock:
                 rows = self.controller.accounts.rows()
-            self._usage.write([(name, hour + hours_ahead(), used) for name, hour, used in rows])
+            self._usage.write(
+                [(name, hour + hours_ahead(), *msgspec.structs.astuple(used)) for name, hour, used in rows]
+            )
 
     def _admit(self, opening: Opening, connection: Connection) -> int:
         """The peer that opens a stream. Only what has the cluster's own token is a host."""

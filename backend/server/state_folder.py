@@ -23,8 +23,6 @@ from typing import Annotated, Any, NamedTuple, get_origin
 
 import msgspec
 
-from core.protocol import Used
-
 from ..auth import AccessRefused
 from ..contents import LATELY, LIMIT, InUse, hash_of
 from ..plain_files import plain_bytes, settle
@@ -171,9 +169,9 @@ def known_agents(folder: Path) -> JsonFile:
 
 
 def known_usage(folder: Path) -> JsonFile:
-    """As `UsageKnown`, with hours of the calendar."""
-    hour = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
-    return JsonFile(folder / "usage.json", tuple[tuple[str, hour, Used], ...], "what accounts used")
+    """Accounts, hours of the calendar, and the fields of `Used`."""
+    n = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+    return JsonFile(folder / "usage.json", tuple[tuple[str, n, n, n, n, n], ...], "what accounts used")
 
 
 class CodeFolder:

@@ -6,15 +6,11 @@ Start with `effects`, which has the words. Neighbours: `core.controller`; the dr
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 
 from ..model import Account
 from .effect_base import Command, Event
 from .wire import Blame
-
-Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 
 # --- controller -> its driver, and back: the collective world of an island ---------------------------------
 
@@ -76,10 +72,10 @@ class PeerIdentified(Event, frozen=True):
 class Used(msgspec.Struct):
     """What an account has used, in all or in an hour."""
 
-    device_time: Count = 0  # nanoseconds, of all devices together
-    bytes_in: Count = 0  # contents that its clients have put
-    bytes_out: Count = 0  # ... and got
-    runs: Count = 0  # that they submitted, and that were not refused for a quota
+    device_time: int = 0  # nanoseconds, of all devices together
+    bytes_in: int = 0  # contents that its clients have put
+    bytes_out: int = 0  # ... and got
+    runs: int = 0  # that they submitted, and that were not refused for a quota
 
 
 class UsageKnown(Event, frozen=True):

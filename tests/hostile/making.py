@@ -192,9 +192,8 @@ def agents(folder: Path) -> Path:
 
 def usage(folder: Path) -> Path:
     from backend.server.state_folder import known_usage
-    from core.protocol import Used
 
-    known_usage(folder).write([(name, 5, Used(1, 2, 3, 4)) for name in "ab"])
+    known_usage(folder).write([(name, 5, 1, 2, 3, 4) for name in "ab"])
     return folder / "usage.json"
 
 

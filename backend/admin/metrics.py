@@ -14,6 +14,12 @@ from ..auth import AccessRefused, is_loopback
 REQUEST = 8192  # bytes of a request, at most
 PATIENCE = 5.0  # seconds for a request to come
 Sample = tuple[dict[str, Any], float]
+ACCOUNTS = {
+    "account_device_seconds_total": "Time that devices had gangs of an account, of all devices together.",
+    "account_bytes_in_total": "Contents that its clients put.",
+    "account_bytes_out_total": "Contents that they got.",
+    "account_runs_total": "Runs that they submitted.",
+}
 
 
 def text_of(found: dict[str, Any]) -> str:
@@ -54,6 +60,10 @@ def text_of(found: dict[str, Any]) -> str:
     say("client_programs", "Programs that are registered.", of_clients(lambda each: each["programs"]))
     say("runs", "Runs that have not ended.", [({}, found["runs"])])
     say("runs_total", "Runs that were submitted.", [({}, found["submitted"])])
+    for name, words in ACCOUNTS.items():
+        key = name.removeprefix("account_").removesuffix("_total")
+        samples = [({"account": each["account"]}, each["used"][key]) for each in found["accounts"]]
+        say(name, words, samples)
     say("buffers", "Buffers that somebody holds.", [({}, found["buffers"])])
     if found["record"] is not None:
         words = "1: the event log cannot be written any more."

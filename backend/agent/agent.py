@@ -87,7 +87,7 @@ class Agent:
         devices.ask = lines.ask
         self._listener = Listener(
             self.access, refusals, gate, answers={call_messages.GangTimesReply: self._stamps},
-            streams={callbacks.STREAM: lines.take},
+            streams={callbacks.STREAM: lines.take}, vouched=self._vouched,
         )  # fmt: skip
         self._code = Blobs()
         self._sources: dict[int, ShardSource] = {}
@@ -154,6 +154,10 @@ class Agent:
     def leave(self, reason: str) -> None:
         """Asks to be drained; Stop follows when no buffer is left on this host."""
         self.node.feed(e.LeaveRequested(reason))
+
+    def _vouched(self, name: str, proof: str) -> bool:
+        """Whether the controller has let in a client of this name, whose token is perhaps not the cluster's."""
+        return name.startswith("client/") and access.proves(self._secret, name, proof)
 
     async def _stamps(self, request: call_messages.GangTimesReply) -> call_messages.Stamped:
         try:

@@ -3,6 +3,7 @@
     loopback            needs nothing: every account on this machine has access
     a token             one secret for the whole cluster, sent with every call; in plaintext, unless TLS is on
     mTLS                certificates, checked by gRPC on both ends
+    accounts            a token or certificate for each person, beside the cluster's own token (`accounts_file`)
 
 Besides, hosts know each other and clients by *passes*: a keyed hash of the caller's name, made with a secret that
 only the controller and enrolled hosts have. So no client acts as another, or as a host. Neighbours: `node`, `server`.
@@ -21,6 +22,8 @@ from typing import Any
 import grpc
 import grpc.aio
 import msgspec
+
+from core.model import Account
 
 from ..wire import MESSAGE, versions
 
@@ -56,19 +59,35 @@ class PortTaken(AccessRefused):
     """Another socket has this address."""
 
 
+class Person(msgspec.Struct, frozen=True):
+    """An account, and what its callers show. `certificate`: a common name."""
+
+    account: Account
+    token_sha256: str = ""
+    certificate: str = ""
+
+
+ANYBODY = Account()  # where there are no accounts
+CLUSTER = Account("cluster")  # has the cluster's own token: agents, and who starts them
+
+
 class Access(msgspec.Struct, frozen=True):
-    """token: required of every caller. ca, cert, key: PEM bytes; with them, every connection is mutual TLS."""
+    """token: required of every caller. ca, cert, key: PEM bytes; with them, every connection is mutual TLS. people: who
+    may call besides, each with a token or certificate of their own."""
 
     token: str = ""
     ca: bytes = b""
     cert: bytes = b""
     key: bytes = b""
+    people: tuple[Person, ...] = ()
 
     def __post_init__(self) -> None:
         given = [name for name in ("ca", "cert", "key") if getattr(self, name)]
         if given and len(given) < 3:
             missing = [name for name in ("ca", "cert", "key") if name not in given]
             raise AccessRefused(f"mutual TLS needs a CA, a certificate and a key; {' and '.join(missing)} is missing")
+        if self.people and not self.token:
+            raise AccessRefused("accounts need a token of the cluster's own, too, for agents: --token-file FILE")
 
     @property
     def tls(self) -> bool:
@@ -78,8 +97,22 @@ class Access(msgspec.Struct, frozen=True):
         """The metadata of every call."""
         return (*versions.shown(), *(((HEADER, f"Bearer {self.token}"),) if self.token else ()))
 
-    def accepts(self, metadata: Mapping[str, Any]) -> bool:
-        return self.has(str(metadata.get(HEADER, "")).removeprefix("Bearer "))
+    @staticmethod
+    def token_in(metadata: Mapping[str, Any]) -> str:
+        """The token that comes with a call; "" if none."""
+        return str(metadata.get(HEADER, "")).removeprefix("Bearer ")
+
+    def identify(self, token: str, certificate: str = "") -> Account | None:
+        """Whose a caller is: by its token, or by its certificate if it shows no token. None: it is refused."""
+        if not self.people:
+            return ANYBODY if self.has(token) else None
+        if not token:
+            return next((each.account for each in self.people if certificate and each.certificate == certificate), None)
+        shown, found = hashlib.sha256(token.encode()).hexdigest(), CLUSTER if self.has(token) else None
+        for each in self.people:
+            if hmac.compare_digest(each.token_sha256, shown):
+                found = found or each.account
+        return found
 
     def has(self, token: str) -> bool:
         """Whether this is the cluster's token; any is, if there is none. It takes the same time for all tokens."""

@@ -21,6 +21,7 @@ KINDS = {
     "name": "under a name that is not known here",
     "call": "for a call that does not exist",
     "pass": "with a wrong pass",
+    "role": "for what its account may not do",
     "malformed": "for a malformed message",
     "oversized": "with a message that is too large",
     "protocol": "for a message that is not allowed",

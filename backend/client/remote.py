@@ -209,10 +209,12 @@ class Remote:
     # --- names of peers --------------------------------------------------------------------------------------
 
     def mine(self, peer: int) -> tuple[str, str]:
-        if peer == CONTROLLER:
-            return self._title, ""
+        """The controller gets the proof of the number that this client has had, if any, together with the number."""
         name = f"client/{self.client.number}"
-        return name, self.node.passes.get(name, "")
+        proof = self.node.passes.get(name, "")
+        if peer == CONTROLLER:
+            return self._title, f"{name}/{proof}" if proof else ""
+        return name, proof
 
     def name_of(self, peer: int) -> str:
         return "controller" if peer == CONTROLLER else f"host/{peer}"

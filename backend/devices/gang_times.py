@@ -159,9 +159,10 @@ class Fetched(NamedTuple):
 
 
 async def fetched(
-    addresses: Mapping[int, str], shown: Access, allowed: call_messages.Permitted, most: int, timeout: float
-) -> Fetched:
-    """Fetches at most `most` gangs from each of these hosts, in a loop."""
+    addresses: Mapping[int, str], shown: Access, allowed: call_messages.Permitted, most: int, timeout: float,
+    mine: tuple[str, str] = ("", ""),
+) -> Fetched:  # fmt: skip
+    """Fetches at most `most` gangs from each of these hosts, in a loop. `mine`: as in `ask`, a name and its proof."""
     gate = asyncio.Semaphore(AT_ONCE)
     request = call_messages.GangTimesReply(allowed.runs, allowed.proof, most)
     found = Fetched([], {})
@@ -169,7 +170,8 @@ async def fetched(
     async def one(host: int, address: str) -> None:
         async with gate:
             try:
-                said = msgspec.msgpack.decode(await ask(address, shown, request, timeout), type=call_messages.Stamped)
+                answer = await ask(address, shown, request, timeout, *mine)
+                said = msgspec.msgpack.decode(answer, type=call_messages.Stamped)
                 found.rows.extend(await asyncio.to_thread(taken, host, said))
             except (StreamRefused, Unreadable, OSError, msgspec.MsgspecError, ValueError, OverflowError) as error:
                 found.missing[host] = str(error) or "no answer"

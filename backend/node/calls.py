@@ -14,6 +14,8 @@ import grpc
 import grpc.aio
 import msgspec
 
+from core.model import Account
+
 from ..auth import OPTIONS, READING, Access, Busy, CallTurn, RefusalLogger, TurnGate
 from ..wire import MEETINGS, PAIRS, Enrol, framing, versions
 
@@ -33,7 +35,12 @@ class CallError(Exception):
         self.code = code
 
 
+class NotAllowed(CallError):
+    """The caller's account may not make this call."""
+
+
 Answer = Callable[[Any], Awaitable[Any]]
+WhyNot = Callable[[Account, msgspec.Struct], str]  # why an account may not make a call; "" if it may
 
 
 def new_server() -> grpc.aio.Server:
@@ -57,41 +64,45 @@ async def ask(
 
 
 def handlers(
-    access: Access, answers: dict[type[msgspec.Struct], Answer], refusals: RefusalLogger, gate: TurnGate
-) -> Sequence[grpc.GenericRpcHandler]:
+    access: Access, answers: dict[type[msgspec.Struct], Answer], refusals: RefusalLogger, gate: TurnGate,
+    why_not: WhyNot = lambda account, request: "",
+) -> Sequence[grpc.GenericRpcHandler]:  # fmt: skip
     """The handlers of all calls. They handle streams of one message: so a message is read only when it is the
     call's turn, and not before the caller has sent the token."""
     methods = {
-        kind.__name__: grpc.stream_unary_rpc_method_handler(_answering(access, kind, act, refusals, gate))
+        kind.__name__: grpc.stream_unary_rpc_method_handler(_answering(access, kind, act, refusals, gate, why_not))
         for kind, act in answers.items()
     }
     return [grpc.method_handlers_generic_handler(SERVICE, methods)]
 
 
 def _answering(
-    access: Access, kind: type[msgspec.Struct], act: Answer, refusals: RefusalLogger, gate: TurnGate
+    access: Access, kind: type[msgspec.Struct], act: Answer, refusals: RefusalLogger, gate: TurnGate, why_not: WhyNot
 ) -> Callable[..., Awaitable[bytes]]:
     decoder, name = msgspec.msgpack.Decoder(kind), kind.__name__
 
-    async def worked(data: bytes) -> bytes:
-        return msgspec.msgpack.encode(await act(decoder.decode(data)))
+    async def worked(data: bytes, account: Account) -> bytes:
+        request = decoder.decode(data)
+        if why := why_not(account, request):
+            raise NotAllowed(why, grpc.StatusCode.PERMISSION_DENIED)
+        return msgspec.msgpack.encode(await act(request))
 
     async def answer(_: object, context: Context) -> bytes:
         shown, caller = shown_in(context), RpcCaller(context, name, refusals, gate)
-        known = access.accepts(shown)
+        account = access.identify(access.token_in(shown), common_name_in(context) if access.people else "")
         try:
-            async with caller.turn(strange=not known) as turn:
-                if not known:
+            async with caller.turn(strange=account is None) as turn:
+                if account is None:
                     await caller.refuse("token", NO_TOKEN, grpc.StatusCode.UNAUTHENTICATED)
                 if kind in MEETINGS:
                     if other := versions.refusal(shown):
                         await caller.refuse("version", other, versions.OTHER)
                     await context.send_initial_metadata(versions.shown())
-                return await turn.of(worked(await caller.message(turn)))
+                return await turn.of(worked(await caller.message(turn), account))
         except CallError as wrong:
             why = "agent" if kind is Enrol else ""
             if wrong.code == grpc.StatusCode.PERMISSION_DENIED:
-                why = "pass"
+                why = "role" if isinstance(wrong, NotAllowed) else "pass"
             await caller.refuse(why, str(wrong), wrong.code)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             await caller.refuse("malformed", f"this is no {name}: {error}", INVALID)
@@ -101,6 +112,12 @@ def _answering(
 
 def shown_in(context: Context) -> dict[str, str]:
     return {str(key): str(value) for key, value in context.invocation_metadata() or ()}
+
+
+def common_name_in(context: Context) -> str:
+    """Of the caller's certificate; "" if it has none, or several."""
+    names = list(context.auth_context().get("x509_common_name", ()))
+    return names[0].decode(errors="replace") if len(names) == 1 else ""
 
 
 class RpcCaller:

@@ -6,6 +6,7 @@ registry        agents that enrol, and their host numbers
 state_folder    state for the controller's next start;  eventlogs: its event log in a file
 world_services  a coordination process for each epoch of an island
 policy_loading  a policy by name, `module:NAME` or `FILE.py:NAME`
+roles           which calls an account may make
 cluster_status  islands, clients and queues as plain data; the same for those who look again and again
 """
 

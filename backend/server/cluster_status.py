@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from core.controller import Stall, live_view
 from core.model import spans
+from core.protocol import Used
 from core.record import HostLine, LiveLook, Look, increment
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ def status_of(server: Server) -> dict[str, Any]:
             for island in found.islands
         ],
         "clients": [_client(client) for client in found.clients],
+        "accounts": accounts_of(server),
         "runs": found.left["runs"],
         "submitted": server.trace.counted("runs"),
         "gangs": server.trace.counted("gangs"),
@@ -55,6 +59,24 @@ def status_of(server: Server) -> dict[str, Any]:
         "refusals": dict(server.refusals.totals),
         "said": server.told[-10:],
     }  # fmt: skip
+
+
+def accounts_of(server: Server, hours: int = 24) -> list[dict[str, Any]]:
+    """What each account has now (with its limits; None: no limit), and has used in all and in the last hours."""
+    found = server.controller.accounts.shown(server.node.now(), hours)
+    return [
+        {
+            "account": each.limits.name, "role": each.limits.role, "clients": each.clients, "has": each.has,
+            "limits": {name: getattr(each.limits, name) for name in each.limits.__struct_fields__[2:]},
+            "used": _used(each.used), "lately": _used(each.lately) | {"hours": hours},
+        }
+        for each in found
+    ]  # fmt: skip
+
+
+def _used(used: Used) -> dict[str, Any]:
+    found = msgspec.structs.asdict(used)
+    return {"device_seconds": round(found.pop("device_time") / 1e9, 3), **found}
 
 
 def _record(server: Server) -> dict[str, str] | None:
@@ -127,6 +149,7 @@ def _client(view: ClientView) -> dict[str, Any]:
     return {
         "client": view.number,
         "name": view.name,
+        "account": view.account,
         "weight": view.weight,
         "programs": view.programs,
         "runs": len(view.runs),

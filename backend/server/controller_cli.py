@@ -27,7 +27,7 @@ from core.model import SIMULATED_KEYS, Cluster, Impossible, small, table_of
 from core.record import Trace
 
 from ..admin import add_process_options, adder, begin_log, end_with_parent, metrics
-from ..auth import AccessRefused, read
+from ..auth import AccessRefused, read, read_accounts
 from ..contents import LIMIT
 from ..plain_files import plain_bytes
 from ..process_title import show_as
@@ -68,6 +68,8 @@ def options() -> argparse.ArgumentParser:
     add("--bind", where, "127.0.0.1:29000", metavar="ADDRESS:PORT")
     add("--fanout", "hosts to which a process writes (%(default)s)", Config().fanout)
     add("--lease", "seconds of silence after which a process counts as gone (%(default)s)", LEASE / 1e9)
+    people = "a file of accounts, each with a token or certificate, a role and limits; needs --token-file"
+    add("--accounts", people, metavar="FILE")
     add("--state", "keeps state for later starts; default: keep none", metavar="FOLDER")
     anew = "begin anew with this --state: agents enrol again, and lose their arrays; clients' sessions end"
     add("--forget", anew, False)
@@ -103,6 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def serve(chosen: argparse.Namespace, words: Sequence[str]) -> int:
     access = read(chosen.token_file, chosen.ca, chosen.cert, chosen.key)
+    if chosen.accounts:
+        access = msgspec.structs.replace(access, people=read_accounts(chosen.accounts))
     config = msgspec.structs.replace(
         ON_DEVICES, window=chosen.window, fanout=chosen.fanout, bounds=bounds_of(chosen.hard_bound)
     )

@@ -17,7 +17,8 @@ from core.protocol import effects as e
 
 from ..node import CallError
 from ..wire import OperateCall, OperateReply
-from .state_folder import Known
+from .roles import named
+from .state_folder import JsonFile
 
 if TYPE_CHECKING:
     from .server import Server
@@ -28,7 +29,7 @@ OF_HOSTS = ("cordon", "uncordon", "drain")
 class OperatorCalls:
     """`known`: in the controller's folder, if it has one: the hosts that are cordoned."""
 
-    def __init__(self, server: Server, known: Known[bool] | None) -> None:
+    def __init__(self, server: Server, known: JsonFile | None) -> None:
         self._server, self._known = server, known
         self.answer = ""  # what core has said to the last event
 
@@ -49,7 +50,7 @@ class OperatorCalls:
         if self.answer:
             raise CallError(self.answer, grpc.StatusCode.FAILED_PRECONDITION)
         if self._known is not None and request.action in OF_HOSTS:
-            self._known.write(dict.fromkeys(self._server.controller.snapshot().cordoned, True))
+            self._known.write(list(self._server.controller.snapshot().cordoned))
         return OperateReply(number)
 
     # --- names ------------------------------------------------------------------------------------------------
@@ -69,8 +70,7 @@ class OperatorCalls:
         return found[0]
 
     def _client(self, name: str) -> int:
-        clients = self._server.controller.snapshot().clients
-        found = [each.number for each in clients if name in (str(each.number), each.name)]
+        found = [each.number for each in named(self._server.controller.snapshot().clients, name)]
         if len(found) != 1:
             several = f"{len(found)} clients are" if found else "no client is"
             raise CallError(f"{several} called {name!r}", grpc.StatusCode.NOT_FOUND)

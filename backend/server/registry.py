@@ -18,7 +18,7 @@ from core.model import GIB, Cluster, Island
 
 from ..node import CallError
 from ..wire import Enrol
-from .state_folder import Known
+from .state_folder import JsonFile
 
 TAKEN = grpc.StatusCode.ALREADY_EXISTS
 UNLIMITED = ("cpu", "timed")  # platforms whose devices report no memory, since they have none of their own
@@ -29,7 +29,7 @@ class Enrolment:
     """The registry. `connected(host)`: whether its process has a stream to us now. `known`: state of earlier
     starts, so that agents need not enrol again when their controller is restarted."""
 
-    def __init__(self, cluster: Cluster, connected: Callable[[int], bool], known: Known[Enrol] | None = None) -> None:
+    def __init__(self, cluster: Cluster, connected: Callable[[int], bool], known: JsonFile | None = None) -> None:
         self._cluster, self._connected, self._known = cluster, connected, known
         self._agents: dict[int, Enrol] = {}  # by host: the last agent that had the number
         for host, agent in (known.read() if known else {}).items():

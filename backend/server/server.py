@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,9 +20,9 @@ from typing import Any
 import grpc
 import msgspec
 
-from core.controller import ON_DEVICES, Config, Controller
+from core.controller import HOUR, ON_DEVICES, Config, Controller
 from core.link import for_controller
-from core.model import Cluster
+from core.model import Account, Cluster
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Look, Trace
@@ -32,20 +33,28 @@ from ..auth import Access, RefusalLogger, TurnGate, access
 from ..contents import LIMIT, Blobs
 from ..devices import gang_times
 from ..node import CallError, Clocks, NetworkNode, calls, new_server
-from ..streams import GrpcPipe, Listener
-from ..wire import Address, Enrol, Pass, call_messages, versions
-from .cluster_status import looked, status_of
+from ..streams import Connection, GrpcPipe, Listener, StreamRefused
+from ..wire import Address, Opening, Pass, call_messages, versions
+from . import roles
+from .cluster_status import accounts_of, looked, status_of
 from .eventlogs import Recording
 from .operator_calls import OperatorCalls
 from .registry import Enrolment
-from .state_folder import CodeFolder, Known, new_start
+from .state_folder import CodeFolder, known_agents, known_cordons, known_usage, new_start
 from .world_services import WorldServices
 
 S = 1_000_000_000
 LEASE = 10 * S
 BEAT = S
+USAGE = 60.0  # seconds after which what was used is written: a process that is killed loses the last of it
+DIGITS = 19  # fewer than that has each number of a client
 FEW = 1024  # names of clients that are kept without a check whether the clients are still there
 log = logging.getLogger("seaway.controller")
+
+
+def hours_ahead() -> int:
+    """How many hours the calendar, since 1970, is ahead of this machine's clock."""
+    return time.time_ns() // HOUR - NetworkNode.now() // HOUR
 
 
 class ControllerNames:
@@ -111,7 +120,7 @@ class Server:
         self.lease, self.beat, self.platform = lease, beat, platform
         self.trace = trace if trace is not None else Trace()
         self.secret = secret or secrets.token_bytes(32)
-        config = msgspec.structs.replace(config or ON_DEVICES, lease=lease)
+        config = msgspec.structs.replace(config or ON_DEVICES, lease=lease, accounts=bool(self.access.people))
         starts = starts or (new_start(),)
         self.controller = Controller(cluster, policy, config, incarnation=incarnation, starts=starts, trace=self.trace)
         self.log = Recording(self.controller, record, policy, NetworkNode.now()) if record else None
@@ -133,11 +142,11 @@ class Server:
             self.children, bind.rpartition(":")[0] or "127.0.0.1",
             lambda island: self.enrolment.platform_of(island) != "timed", self.node.announce, self.node.post,
         )  # fmt: skip
-        agents = Known(kept / "agents.json", Enrol, "agents") if kept else None
-        self.operating = OperatorCalls(self, Known(kept / "cordons.json", bool, "cordons") if kept else None)
-        self.enrolment = Enrolment(cluster, self._connected, agents)
+        self.operating = OperatorCalls(self, known_cordons(kept) if kept else None)
+        self.enrolment = Enrolment(cluster, self._connected, known_agents(kept) if kept else None)
         self.blobs = Blobs(code, self._code_in_use)
         self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
+        self._usage = known_usage(kept) if kept else None
         self._shelf = SnapshotShelf()
         self.clocks = Clocks(cluster.hosts, self.secret, NetworkNode.now)
         self.identity, self.began = secrets.token_hex(8), NetworkNode.now()  # of this start's trace
@@ -157,18 +166,25 @@ class Server:
             call_messages.Find: self._find, call_messages.Lacks: self._lacks, call_messages.Status: self._status,
             Look: self._look, call_messages.Recorded: self._recorded, call_messages.CancelCall: self._cancel,
             call_messages.SeenReply: self._seen, call_messages.Tick: self.clocks.answer,
-            call_messages.Permit: self._permit, call_messages.OperateCall: self._operate,
+            call_messages.Permit: self._permit, call_messages.UsageCall: self._used,
+            call_messages.OperateCall: self._operate,
         }  # fmt: skip
-        self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers, self.refusals, self.gate))
+        handlers = calls.handlers(self.access, answers, self.refusals, self.gate, self._why_not)
+        self._grpc.add_generic_rpc_handlers(handlers)
         self._grpc.add_generic_rpc_handlers(health.handlers(self.serves, self.refusals, self.gate))
         self._grpc.add_generic_rpc_handlers([calls.UnknownCall(self.refusals, self.gate)])
         pipe = GrpcPipe(self.access.bind(self._grpc, "127.0.0.1:0"), self.refusals)
         self._listener = Listener(self.access, self.refusals, self.gate, pipe=pipe)
         self.address = self._listener.open(self._bind)
         await self._grpc.start()
-        self._listener.start(self.node.admit, self.node.accept)
+        self._listener.start(self._admit, self._accept)
         self.node.start()
         self.operating.again()
+        if self._usage is not None:
+            rows = [(name, hour - hours_ahead(), e.Used(*used)) for name, hour, *used in self._usage.read()]
+            if rows:
+                self.node.feed(e.UsageKnown(tuple(rows)))
+            self.node.task(self._keep_usage())
         for host, agent in self.enrolment.agents().items():  # agents of an earlier start reconnect by themselves
             self.node.announce(f"host/{host}", agent.address)
         return self.address
@@ -176,11 +192,46 @@ class Server:
     async def stop(self) -> None:
         if self._listener is not None:
             await self._listener.close()
+        self._write_usage()
         await self.node.stop()
         await self._grpc.stop(0.2)
         await asyncio.to_thread(self.children.end_all)
         if self.log is not None:
             await asyncio.to_thread(self.log.close)
+
+    async def _keep_usage(self) -> None:
+        while True:
+            await asyncio.sleep(USAGE)
+            await asyncio.to_thread(self._write_usage)
+
+    def _write_usage(self) -> None:
+        if self._usage is not None:
+            with self.node.lock:
+                rows = self.controller.accounts.rows()
+            self._usage.write(
+                [(name, hour + hours_ahead(), *msgspec.structs.astuple(used)) for name, hour, used in rows]
+            )
+
+    def _admit(self, opening: Opening, connection: Connection) -> int:
+        """The peer that opens a stream. Only what has the cluster's own token is a host."""
+        account = connection.account
+        if opening.name.startswith("host/") and (account is None or account.role != "cluster"):
+            raise StreamRefused("role", "a host needs the cluster's own token, and not that of an account")
+        return self.node.admit(opening, connection)
+
+    def _accept(self, peer: int, connection: Connection) -> None:
+        """Tells core whose the connection is, before anything is said on it."""
+        account, opening = connection.account, connection.opening
+        if self.access.people and account is not None and opening is not None and peer >= self.cluster.hosts:
+            name, _, proof = opening.proof.rpartition("/")
+            _, _, number = name.partition("/")
+            known = number.isdigit() and len(number) < DIGITS and access.proves(self.secret, name, proof)
+            self.node.feed(e.PeerIdentified(peer, account, int(number) if known else 0))
+        self.node.accept(peer, connection)
+
+    def _why_not(self, account: Account, request: msgspec.Struct) -> str:
+        clients = self.controller.snapshot().clients if isinstance(request, call_messages.CancelCall) else ()
+        return roles.why_not(account, request, clients)
 
     def _fail(self, error: BaseException) -> None:
         log.error("the controller failed: %s", error, exc_info=error)
@@ -275,6 +326,10 @@ class Server:
         with self.node.lock:
             return call_messages.Report(msgspec.json.encode(status_of(self)))
 
+    async def _used(self, request: call_messages.UsageCall) -> call_messages.Report:
+        with self.node.lock:
+            return call_messages.Report(msgspec.json.encode(accounts_of(self, request.hours)))
+
     async def _look(self, request: Look) -> call_messages.LookReply:
         with self.node.lock:
             found = looked(self, request)
@@ -308,8 +363,7 @@ class Server:
         """Cancels runs as if their client had asked for it."""
 
         def cancel() -> call_messages.CancelReply:
-            clients = self.controller.snapshot().clients
-            found = [each for each in clients if request.client in (str(each.number), each.name)]
+            found = roles.named(self.controller.snapshot().clients, request.client)
             if len(found) != 1:
                 several = f"{len(found)} clients are" if found else "no client is"
                 raise CallError(f"{several} called {request.client!r}", grpc.StatusCode.NOT_FOUND)

@@ -19,15 +19,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, get_origin
 
 import msgspec
 
 from ..auth import AccessRefused
 from ..contents import LATELY, LIMIT, InUse, hash_of
 from ..plain_files import plain_bytes, settle
+from ..wire import Enrol
 
-V = TypeVar("V")
 NAME = re.compile("[0-9a-f]{64}")
 DYING = 2.0  # seconds for the lock of a process that has ended to be released
 log = logging.getLogger("seaway.controller")
@@ -138,29 +138,45 @@ def remembered(folder: Path | None, forget: bool = False) -> SavedState:
         ) from None
 
 
-class Known(Generic[V]):
-    """By host, what a later start is to know, in one file: `what` that is, for people."""
+class JsonFile:
+    """What a later start is to know, too. `what`: what it does not know if this file cannot be read or written."""
 
-    def __init__(self, path: Path, kind: type[V], what: str) -> None:
-        self._path, self._kind, self._what = path, kind, what
-        self._told = False
+    def __init__(self, path: Path, kind: Any, what: str) -> None:
+        self._path, self._kind, self._what, self._told = path, kind, what, False
 
-    def read(self) -> dict[int, V]:
+    def read(self) -> Any:
+        """Nothing, of this kind, if there is no file, or it is damaged."""
         try:
-            return msgspec.json.decode(plain_bytes(self._path), type=dict[int, self._kind])  # type: ignore[name-defined]
+            return msgspec.json.decode(plain_bytes(self._path), type=self._kind)
         except FileNotFoundError:
-            return {}
+            pass
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            log.warning("the %s of earlier starts cannot be read: %s: %s", self._what, self._path, error)
-            return {}
+            log.warning("%s of earlier starts cannot be read: %s: %s", self._what, self._path, error)
+        return get_origin(self._kind)()
 
-    def write(self, known: dict[int, V]) -> None:
+    def write(self, value: Any) -> None:
         try:
-            _replace(self._path, msgspec.json.encode(known), durable=False)  # agents enrol anew without it
+            _replace(self._path, msgspec.json.encode(value), durable=False)
         except OSError as error:
             if not self._told:
                 self._told = True
-                log.warning("a later start will not know its %s: %s: %s", self._what, self._path, error.strerror)
+                log.warning("a later start will not know %s: %s: %s", self._what, self._path, error.strerror)
+
+
+def known_agents(folder: Path) -> JsonFile:
+    """By host; agents enrol anew without it."""
+    return JsonFile(folder / "agents.json", dict[int, Enrol], "the agents")
+
+
+def known_cordons(folder: Path) -> JsonFile:
+    """Hosts."""
+    return JsonFile(folder / "cordons.json", list[int], "cordons")
+
+
+def known_usage(folder: Path) -> JsonFile:
+    """Accounts, hours of the calendar, and the fields of `Used`."""
+    n = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+    return JsonFile(folder / "usage.json", tuple[tuple[str, n, n, n, n, n], ...], "what accounts used")
 
 
 class CodeFolder:

@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import cache
 
 from core.link import BATCH, MANY, Unreadable
+from core.model import Account
 
 from ..wire import Address, Answered, Contents, FrameReader, Opening, Pass, StreamFrame, framing
 from .sockets import end_unacknowledged
@@ -37,12 +38,15 @@ Item = tuple[bytes, Contents, Load | None]  # what goes first, contents, or how 
 
 
 class Connection:
-    """`address`: the peer's, as in `auth.refusal_log`; `called`: the name under which it called, or was called."""
+    """`address`: the peer's, as in `auth.refusal_log`; `called`: the name under which it called, or was called; and, of
+    one that called, `opening` and `account`: what it said first, and whose it is."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, tls: Tls | None, address: str, called: str
     ) -> None:
         self.address, self.called = address, called
+        self.opening: Opening | None = None
+        self.account: Account | None = None
         self.hung = False  # nothing more may be put
         self.over = asyncio.Event()
         self.silent = True  # nothing has come yet
@@ -83,6 +87,10 @@ class Connection:
     def say(self, said: Address | Pass | Opening | Answered) -> None:
         self.mention(said)
         self.flush()
+
+    def common_name(self) -> str:
+        """Of the peer's certificate; "" if it has none."""
+        return self._tls.common_name() if self._tls is not None else ""
 
     def end(self) -> None:
         """Ends the stream when all that was put has been written."""

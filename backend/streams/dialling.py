@@ -72,10 +72,13 @@ async def _welcome(connection: Connection) -> None:
         raise StreamRefused("version", other)
 
 
-async def ask(address: str, access: Access, request: msgspec.Struct, timeout: float) -> bytes:
-    """Asks a process one thing, on a connection of its own; returns the answer. Raises StreamRefused, OSError."""
+async def ask(
+    address: str, access: Access, request: msgspec.Struct, timeout: float, name: str = "", proof: str = ""
+) -> bytes:
+    """Asks a process one thing, on a connection of its own; returns the answer. `name`, `proof`: a pass of the
+    controller's, for hosts that do not know our token. Raises StreamRefused, OSError."""
     async with asyncio.timeout(timeout):
-        connection = await dial(address, access, "", "", asks=type(request).__name__)
+        connection = await dial(address, access, name, proof, asks=type(request).__name__)
         try:
             connection.put(framing.REQUEST, msgspec.msgpack.encode(request))
             connection.flush()

@@ -52,14 +52,16 @@ log = logging.getLogger("seaway.streams")
 
 class Listener:
     """`answers`: what anybody with the token may ask. `streams`: what takes streams of another kind than the node's.
-    `pipe`: where gRPC goes; None: nobody here speaks it."""
+    `pipe`: where gRPC goes; None: nobody here speaks it. `vouched`: whether a name and its proof stand for the token,
+    since the controller has let that caller in."""
 
     def __init__(
         self, access: Access, refusals: RefusalLogger, gate: TurnGate, *,
         answers: Mapping[type[msgspec.Struct], Answer] | None = None,
         streams: Mapping[str, Callable[[Connection], None]] | None = None, pipe: GrpcPipe | None = None,
+        vouched: Callable[[str, str], bool] = lambda name, proof: False,
     ) -> None:  # fmt: skip
-        self._streams = streams or {}
+        self._streams, self._vouched = streams or {}, vouched
         self.access, self._refusals, self._gate, self._pipe = access, refusals, gate, pipe
         self._answers = {kind.__name__: (msgspec.msgpack.Decoder(kind), act) for kind, act in (answers or {}).items()}
         self._loop = asyncio.get_running_loop()
@@ -239,7 +241,9 @@ class Listener:
 
     async def _admitted(self, opening: Opening, connection: Connection) -> Callable[[Connection], None] | None:
         """What takes the stream, in its turn; None: it has asked, and was answered. Raises Busy, StreamRefused."""
-        known = self.access.has(opening.token)
+        account = self.access.identify(opening.token, connection.common_name())
+        connection.opening, connection.account = opening, account
+        known = account is not None or self._vouched(opening.name, opening.proof)
         async with self._gate.turn(connection.address, strange=not known) as turn:
             if not known:
                 raise StreamRefused("token", NO_TOKEN)

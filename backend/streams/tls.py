@@ -75,6 +75,13 @@ class Tls:
                 raise ConnectionError("the other end left during the TLS handshake")
             self._in.write(data)
 
+    def common_name(self) -> str:
+        """Of the other end's certificate; "" if it has none, or several."""
+        shown = self._end.getpeercert() or {}
+        parts: Any = [part for several in shown.get("subject", ()) for part in several]
+        names = [value for key, value in parts if key == "commonName"]
+        return str(names[0]) if len(names) == 1 else ""
+
     def seal(self, data: bytes | memoryview) -> bytes:
         """The bytes to send for these."""
         if len(data):

@@ -26,5 +26,6 @@ from .call_messages import (
     Report,
     SeenReply,
     Status,
+    UsageCall,
 )
 from .framing import MESSAGE, Address, Answered, Contents, FrameReader, Opening, Pass, StreamFrame

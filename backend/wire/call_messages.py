@@ -11,6 +11,7 @@ Recorded any authorised process asks for the controller's trace, page by page
 Seen     any authorised process asks how long computations took lately
 Cancel   any authorised process asks that runs of a client end
 Operate  any authorised process has slices moved or suspended, or hosts cordoned or drained
+Usage    any authorised process asks what each account has, and has used
 Tick     a process of hosts asks for the controller's time, and tells how far its own clock is off
 Permit   a client asks for a signed list of its own runs
 Stamps   a client asks hosts, with that list, when the runs' gangs were enqueued and ended; the only call to hosts
@@ -101,7 +102,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The cluster's status as JSON, for people and scripts."""
+    """The cluster's status as JSON, or its accounts, for people and scripts."""
 
     json: bytes
 
@@ -145,6 +146,12 @@ class CancelCall(msgspec.Struct, frozen=True):
 
     client: str
     run: int = 0
+
+
+class UsageCall(msgspec.Struct, frozen=True):
+    """hours: of which use is wanted, beside that in all."""
+
+    hours: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = 24
 
 
 class CancelReply(msgspec.Struct, frozen=True):
@@ -227,8 +234,7 @@ class Stamped(msgspec.Struct, frozen=True):
 PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     Enrol: Enrolled, AboutReply: Described, Keep: KeepReply, Find: FindReply, Lacks: Lacking, Status: Report,
     Look: LookReply, Recorded: RecordedPage, SeenReply: StepTimes, CancelCall: CancelReply, Tick: Tock,
-    OperateCall: OperateReply,
-    Permit: Permitted,
+    OperateCall: OperateReply, Permit: Permitted, UsageCall: Report,
 }  # fmt: skip
 # What hosts are asked, on a stream of its own (`streams.ask`); the controller answers all others, by gRPC.
 OF_HOSTS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {GangTimesReply: Stamped}

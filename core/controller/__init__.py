@@ -4,6 +4,7 @@ controller     the machine: one event in, all that follows decided, one message 
 modules        makes all below, from the ground up: each calls those that stand under it here, and none above
 
 clients        sessions and their calls; a breach of the protocol closes that peer
+accounts       whose clients are, what they may have together;  usage: what they have used
 membership     which hosts an island has, in epochs: trees, seats, fences
 recovery       what a restarted controller rebuilds from the hosts and clients that reconnect
 failures       what dies with a host, a device or a launch
@@ -32,6 +33,7 @@ policy_news    that a policy failed, and which devices it keeps free
 
 from __future__ import annotations
 
+from .accounts import AccountView
 from .config import ON_DEVICES, Config
 from .controller import Controller
 from .live_view import live_view
@@ -39,4 +41,5 @@ from .observations import Observation
 from .policy_news import KeptDevices
 from .records import Stall
 from .snapshot import ClientView, DrainView, IslandView, OperationView, RunView, Snapshot
+from .usage import HOUR
 from .watch import Bounds

@@ -12,6 +12,8 @@ Neighbours: `relocation` decides when; `buffer_refs` gives a name its copy. The 
 
 from __future__ import annotations
 
+import msgspec
+
 from ..memory import Buffer, Buffers
 from ..model import (
     Arg,
@@ -19,6 +21,7 @@ from ..model import (
     Out,
     Place,
     Program,
+    RangeTable,
     Reshard,
     Sharding,
     SliceSpec,
@@ -56,7 +59,7 @@ class ArrayCopies(ControllerModule):
         ]  # fmt: skip
         if not wanted:
             return None
-        silent = ClientRecord(session.number, -1, session.name, session.weight, session.priority, gone=True)
+        silent = msgspec.structs.replace(session, peer=-1, names=RangeTable(), programs={}, runs={}, gone=True)
         program = ProgramRecord(silent, 0, _program(name, wanted), pinned=True)
         sources, width = dict[int, BufferName | bytes](), dict[int, int]()
         index = 0

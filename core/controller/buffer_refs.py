@@ -233,7 +233,7 @@ class BufferRefs(ControllerModule):
         self._wake_readers(named)
 
     def _hold_alias(self, named: BufferName) -> None:
-        self._buffers.hold(named.buffer).aliases += 1
+        self._buffers.hold(named.buffer, alias=True)
         self._state.see_held(named.buffer, "client", named.session.number)
 
     def entered(self, first: int, seq: int, count: int = 1) -> None:

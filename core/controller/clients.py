@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from .. import protocol as p
 from ..compile import Lowerings
 from ..memory import Buffers
 from ..model import MAX_LITERALS, Impossible, ProgramError, validate
 from ..slices import Resources
+from .accounts import Accounts
 from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .gets import Gets
@@ -46,6 +49,7 @@ UNHEARD = "the client heard nothing from the controller for longer than the leas
 
 class Clients(ControllerModule):
     _state: State
+    _accounts: Accounts
     _buffers: Buffers
     _gets: Gets
     _lowerings: Lowerings
@@ -75,16 +79,19 @@ class Clients(ControllerModule):
 
     def stranger(self, peer: int, message: object) -> bool:
         """Whether this opens the session of a client that belongs to another state of the controller, or of any while
-        all hosts that are here do. It is told so, and its session is over."""
+        all hosts that are here do; or one that its account does not allow. It is told so, and its session is over."""
         if type(message) is not p.Open:
             return False
         if message.start not in self._state.starts:  # its names for what it has mean something else here
             why, code = ANOTHER, "restart"
         elif self._state.strangers and not any(each.members or each.coming for each in self._state.islands):
             why, code = NO_HOST, "refused"
+        elif why := self._accounts.why_not_open(peer, message):
+            code = "refused"
         else:
             return False
         self._recovery.forget(peer)
+        self._accounts.forget(peer)
         self._outbox.note(peer, p.ConnectionClosed(why, code))
         self._outbox.close(p.Close(peer, why, breach=""))
         return True
@@ -98,7 +105,13 @@ class Clients(ControllerModule):
             return f"weight {opening.weight}: weights are whole and at least 1"
         if len(self._state.sessions) >= (most := self._state.config.max_clients):
             return f"there are {most} clients at most (`max_clients`), and as many are here"
-        session = ClientRecord(self._number(opening), peer, opening.name, opening.weight, opening.priority)
+        account = self._accounts.of(peer)
+        assert account is not None  # or it would be a stranger
+        opening = msgspec.structs.replace(opening, client=self._accounts.returns_as(peer, opening.client))
+        owner, number = account.limits.name, self._number(opening)
+        name = f"{owner}/{opening.name}" if owner and owner != opening.name else opening.name
+        session = ClientRecord(number, peer, name, opening.weight, opening.priority, account, number)
+        self._accounts.enter(session)
         self._state.sessions[session.number] = session
         self._state.by_peer[peer] = session
         if self._tracing is not None:
@@ -112,7 +125,8 @@ class Clients(ControllerModule):
         """A client that was here before a restart keeps the number that hosts know it by."""
         first = self._state.incarnation * MOST
         if 0 < opening.client < first and opening.client not in self._state.sessions:
-            return opening.client
+            if not self._accounts.has_share(opening.client):
+                return opening.client
         self._count += 1
         return first + self._count
 
@@ -128,6 +142,7 @@ class Clients(ControllerModule):
             program.small = sum(program.nbytes) <= MAX_LITERALS
             program.donated = donated = frozenset(call.ir.donate_args)
             program.edges = tuple(at for at in range(1, len(program.nbytes)) if (at in donated) != (at - 1 in donated))
+            self._accounts.check_program(session)
             for spec in call.ir.slices:
                 self._resources.bind(session.number, spec)
         except (ProgramError, Impossible) as error:
@@ -211,8 +226,9 @@ class Clients(ControllerModule):
         self._puts.client_gone(session)
         for _, named in sorted(session.names.items()):
             self._refs.release(named)
-        for island in self._state.islands:
-            island.scheduler.client_gone(session.number)
+        if self._accounts.leave(session):
+            for island in self._state.islands:
+                island.scheduler.client_gone(session.share)
         self._state.sessions.pop(session.number, None)
         self._buffers.client_gone(session.number)
         for program in session.programs.values():

@@ -16,6 +16,7 @@ import msgspec
 from ..memory import Ledger
 from ..model import Gang, Move, spans
 from ..protocol import OF_ANOTHER, Blame, ContentsReady, Done, Enqueued, ExpectStep, PieceCounts, better
+from .accounts import Accounts
 from .admission import Admission
 from .buffer_refs import BufferRefs
 from .dispatch import Dispatch
@@ -33,6 +34,7 @@ from .views import Views
 
 class Completion(ControllerModule):
     _state: State
+    _accounts: Accounts
     _admission: Admission
     _dispatch: Dispatch
     _gets: Gets
@@ -136,10 +138,14 @@ class Completion(ControllerModule):
             self._ledger.gang_finished(entry.seq)
         run, index = entry.run, entry.step
         if run is None:
+            if entry.kind in ("put", "get"):
+                self._accounts.contents_over(entry, now)
             self._other_over(entry, now)
             return
         rows = run.rows
         row = rows.steps[index]
+        if entry.ticket is not None:
+            self._accounts.gang_over(run, entry, now)
         if entry.blame is not None:
             run.spoilt.setdefault(index, entry.blame)
             self._outcomes.fail(run, entry.blame, now)

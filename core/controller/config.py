@@ -20,6 +20,7 @@ class Config(msgspec.Struct, frozen=True):
     # may a gang enter before its inputs from elsewhere are made
     early: Literal["always", "idle", "never"] = "idle"
     fanout: int = 23  # of the tree to the hosts
+    accounts: bool = False  # each client is of an account, and the driver says of which
     literal_limit: int = MAX_LITERALS  # bytes of arguments that ride in a call
     max_clients: int = 256
     max_programs: int = 4096  # a client

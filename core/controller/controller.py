@@ -70,7 +70,8 @@ class Controller:
         self.dispatch, self.completion, self.views = made.dispatch, made.completion, made.views
         self.runs, self.failures, self.recovery = made.runs, made.failures, made.recovery
         self.membership, self.clients, self.stalls = made.membership, made.clients, made.stalls
-        self.policy_news, self.relocation, self.drains = made.policy_news, made.relocation, made.drains
+        self.policy_news, self.accounts = made.policy_news, made.accounts
+        self.relocation, self.drains = made.relocation, made.drains
         self.reshape, self.standing = made.membership.reshape, made.membership.standing  # for a simulator
         self._agenda = self._make_agenda()
         self._begun = False
@@ -90,6 +91,8 @@ class Controller:
             p.HostAccepted: self._host_taken,
             p.OperateSlices: self._operate_slices,
             p.OperateHost: self._operate_host,
+            p.PeerIdentified: self._identified,
+            p.UsageKnown: self.accounts.restore,
             p.WorldUp: lambda event, now: self.membership.world_up(event.island, event.epoch, now),
             p.WorldFailed: lambda event, now: self.membership.world_failed(
                 event.island, event.epoch, str(event.blame), now
@@ -311,8 +314,14 @@ class Controller:
                 break
         return None
 
+    def _identified(self, event: p.PeerIdentified, now: int) -> None:
+        if wrong := self.accounts.identified(event):
+            self._violation(event.peer, wrong, now)
+
     def _disconnected(self, event: p.Disconnected, now: int) -> None:
         state, peer = self.state, event.peer
+        if not event.anew:
+            self.accounts.forget(peer)
         state.dismissed.pop(peer, None)
         state.strangers.pop(peer, None)
         self.recovery.forget(peer)
@@ -329,6 +338,7 @@ class Controller:
         died, and it is closed. `of_host`: what it said is what hosts say, or no message at all."""
         state = self.state
         self.recovery.forget(peer)
+        self.accounts.forget(peer)
         host = state.host_peers.get(peer)
         if peer in state.by_peer:
             session = state.by_peer[peer]
@@ -401,6 +411,7 @@ class Controller:
             copy = getattr(record.owner, "copies", None) is not None
             others = record.aliases + record.transfers + record.views + copy  # holds that are no run's
             yield f"references of buffer {record.id}", record.holds, held.get(record.id, 0) + others
+        yield from self.accounts.audit()
         yield from self.policy_news.audit()
 
 

@@ -120,7 +120,7 @@ class Dispatch(ControllerModule):
         elif rows.ready_at == state.epochs or self._compilation.ask(rows):
             session = run.session
             ticket = run.offered[index] = Ticket(
-                run.id, index, session.number, row.key, row.cost, session.weight, session.priority,
+                run.id, index, session.share, row.key, row.cost, session.weight, session.priority,
                 run.call.deadline, run.submitted, run.late[index] == 0, run,
             )  # fmt: skip
             state.islands[row.island].scheduler.offer(ticket, now)

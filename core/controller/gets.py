@@ -96,7 +96,7 @@ class Gets(ControllerModule):
         entry = InFlight(
             seq, "get", layout.place.island, hosts, hosts, hosts, now, now,
             buffer=buffer, transfer=seq, cost=record.nbytes * self._state.config.bounds.byte, session=session,
-            request=call.request, early=None if named.ready else get,
+            shard=call.shard, request=call.request, early=None if named.ready else get,
         )  # fmt: skip
         if self._tracing is not None:
             self._tracing.with_client(entry, session, layout, one_shard=call.shard != ALL)

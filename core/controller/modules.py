@@ -14,6 +14,7 @@ from ..memory import Buffers, HostMemory, Ledger, Spill
 from ..model import Atoms
 from ..record import OrderHash, Trace
 from ..slices import Resources
+from .accounts import Accounts
 from .admission import Admission
 from .array_copies import ArrayCopies
 from .buffer_names import BufferNames
@@ -67,6 +68,7 @@ class Modules:
         self.refs = self._make(BufferRefs)
         self.results = self._make(Results)
         self.admission = self._make(Admission)
+        self.accounts = self._make(Accounts)
         self.gets = self._make(Gets)
         self.outcomes = self._make(Outcomes)
         # what takes events

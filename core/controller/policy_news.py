@@ -87,6 +87,7 @@ class PolicyNews(ControllerModule):
         program, node = "", ""
         if each.gang is not None:
             assert isinstance(each.gang.owner, RunRecord)
+            session = each.gang.owner.session  # of the account that is called `each.client`
             program, node = each.gang.owner.describe(each.gang.step)
         name = session.name if session is not None else ""
         return KeptDevices(each.devices, each.client, name, program, node, now)

@@ -12,6 +12,7 @@ from .. import protocol as p
 from ..memory import Buffers, Ledger
 from ..model import Atoms, Impossible, Layout, ProgramError, laid_out, shard_bytes, validate_put
 from ..slices import MustWait, Resources
+from .accounts import Accounts
 from .admission import Admission
 from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
@@ -29,6 +30,7 @@ S = 1_000_000_000
 
 class Puts(ControllerModule):
     _state: State
+    _accounts: Accounts
     _admission: Admission
     _atoms: Atoms
     _buffers: Buffers
@@ -124,6 +126,11 @@ class Puts(ControllerModule):
             return
         layout = laid_out(call.value, call.slice, place)
         key, nbytes = self._atoms.intern(place), shard_bytes(layout)
+        try:
+            self._accounts.check_memory(named.session, nbytes * place.size)
+        except Impossible as refused:
+            self._refuse(named, p.Blame("refused", str(refused)))
+            return
         ident = self._state.next_buffer
         self._state.next_buffer += 1
         hosts = self._state.hosts_of(place)

@@ -1,8 +1,9 @@
 """What the controller remembers of clients, programs, runs and operations: facts, and no decisions.
 
-`ClientRecord` is one client. `BufferName` is what a client's name for a buffer stands for. `ProgramRecord` is a
-registered program, `RunRecord` one execution of it, and `InFlight` one thing that has entered an island's order and
-is not over. They are msgspec structs because one of each is made for every gang, and a struct is made in C.
+`AccountRecord` is whose clients are, and `ClientRecord` one client. `BufferName` is what a client's name for a buffer
+stands for. `ProgramRecord` is a registered program, `RunRecord` one execution of it, and `InFlight` one thing that has
+entered an island's order and is not over. They are msgspec structs because one of each is made for every gang, and a
+struct is made in C.
 """
 
 from __future__ import annotations
@@ -13,15 +14,25 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..memory import Buffer
-from ..model import Layout, Place, Plan, Program, RangeTable, Spans, ranges, spans
+from ..model import Account, Layout, Place, Plan, Program, RangeTable, Spans, ranges, spans
 from ..protocol import OF_ANOTHER, Blame, Get, RunHeader, Submit, View
 from ..schedule.policy import Ticket
 from .plan_rows import PlanRows, PlanView
+from .usage import Usage
 
 Amounts = tuple[tuple[int, int], ...]  # (key of a place, bytes on each of its devices)
 
 LATER: Any = ()  # the default of what is made when the run is lowered or started; nothing reads it before
 NO_PLAN: Any = None  # likewise, of what is looked at to see whether it has been
+
+
+class AccountRecord(msgspec.Struct, eq=False):
+    """An account: its limits, who of it is here, and what it has used."""
+
+    limits: Account
+    usage: Usage
+    sessions: dict[int, ClientRecord] = {}
+    share: int = 0  # the number by which policies know its clients, while any is here
 
 
 class ClientRecord(msgspec.Struct, eq=False):
@@ -32,6 +43,8 @@ class ClientRecord(msgspec.Struct, eq=False):
     name: str
     weight: int
     priority: int
+    account: AccountRecord
+    share: int  # the number by which policies know it: its own, or that of its account
     # the client's name -> its buffer
     names: RangeTable[BufferName] = msgspec.field(default_factory=RangeTable)
     top: int = 0  # no name above it was ever used
@@ -329,6 +342,7 @@ class InFlight(msgspec.Struct, eq=False):
     poisoned: bool = False
     copied: Buffer | None = None  # of a spill or restore
     session: ClientRecord | None = None  # of a put or get
+    shard: int = -1  # of a get: only this one
     request: int = 0  # the client's name for the get, or for the buffer that it puts
     early: WaitingGet | None = None  # a get that hosts send before its buffer is ready
     late: str = ""  # of a stall: what was last said of it

@@ -20,6 +20,7 @@ from ..model import Impossible, Layout, Place, ProgramError, ranged, spans
 from ..protocol import Blame, RunHeader, Submit
 from ..record import token
 from ..slices import MustWait, Resources
+from .accounts import Accounts
 from .admission import Admission
 from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
@@ -44,6 +45,7 @@ NOBODYS = Submit(0, 0, (), ())  # the call of a run of the controller's own
 
 class Runs(ControllerModule):
     _state: State
+    _accounts: Accounts
     _admission: Admission
     _buffers: Buffers
     _compilation: Compilation
@@ -88,7 +90,12 @@ class Runs(ControllerModule):
             self._read(run)
         if any(call.results):
             self._names.enter(session, run)
-        self.advance(run, now)
+        try:
+            self._accounts.check_run(session, now)
+        except Impossible as refused:
+            self._outcomes.fail(run, Blame("refused", str(refused)), now)
+        else:
+            self.advance(run, now)
         return None
 
     def own(
@@ -160,6 +167,8 @@ class Runs(ControllerModule):
                 program.tokens = [token(run.session.name, program.ir.name, step.name) for step in plan.steps]
             else:
                 self._lowerings.recent.add(rows.plan.id)
+            if not program.pinned:
+                self._accounts.check_results(run, rows)
         except (Impossible, ProgramError) as error:
             self._outcomes.fail(run, Blame("refused", str(error), program.ir.name), now)
             return

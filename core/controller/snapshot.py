@@ -56,6 +56,7 @@ class ClientView(msgspec.Struct, frozen=True):
     number: int
     peer: int  # its connection
     name: str
+    account: str
     weight: int
     programs: int
     buffers: int
@@ -138,7 +139,8 @@ def _client(session: ClientRecord, resources: Resources) -> ClientView:
     records = session.programs.values()
     mine = [binding for binding in resources.bindings() if binding.session == session.number]
     return ClientView(
-        session.number, session.peer, session.name, session.weight, len(records), session.names.names(),
+        session.number, session.peer, session.name, session.account.limits.name, session.weight, len(records),
+        session.names.names(),
         tuple(RunView(run.call.run, run.program.ir.name, run.state) for run in session.runs.values()),
         frozenset(each.code for record in records for each in record.ir.computations if each.code),
         tuple((each.spec.name, device_spans(each.place) if each.place else spans.EMPTY) for each in mine),

@@ -10,5 +10,5 @@ from __future__ import annotations
 
 from .buffers import Buffer, Buffers
 from .footprint import Footprint, donates, effective
-from .ledger import LacksMemory, Ledger, NeverFits
+from .ledger import LacksMemory, Ledger, NeverFits, size_text
 from .spill import HostMemory, Spill

@@ -71,6 +71,7 @@ class Buffer(msgspec.Struct, eq=False):
     on_host: bool = False  # whether its bytes are counted in host memory
     copying: bool = False  # whether it is being copied to or from host memory
     taken: bool = False  # whether a run to which it was donated has taken over its memory
+    counted: bool = False  # whether its bytes are in `Buffers.held_bytes`
     state: State = "promised"
     blame: Blame | None = None
     holds: int = 0  # runs and transfers that hold it
@@ -141,6 +142,8 @@ class Buffers:
     def __init__(self) -> None:
         self.all = BuffersById()  # by id
         self._names = self.all.handles
+        self.held_bytes: dict[int, int] = {}  # by client: of all devices, what it has a name for
+        self._devices: dict[int, int] = {}  # by key of a place: how many they are
         self._uses = 0
 
     def __getitem__(self, ident: int) -> Buffer:
@@ -196,6 +199,8 @@ class Buffers:
             self.all[ident] = made
         if handle:
             self._names.setdefault(client, {})[name] = ident
+            made.counted = True
+            self._count(made, nbytes)
         return made
 
     def ordered(self, ident: int, seq: int) -> list[Buffer]:
@@ -236,14 +241,21 @@ class Buffers:
     def shrink(self, ident: int, nbytes: int) -> None:
         """Set the size of an irregular result, which is known now."""
         buffer = self.all[ident]
-        buffer.nbytes = min(buffer.nbytes, nbytes)
+        nbytes = min(buffer.nbytes, nbytes)
+        if buffer.counted:
+            self._count(buffer, nbytes - buffer.nbytes)
+        buffer.nbytes = nbytes
         buffer.exact = True
 
     # --- holding --------------------------------------------------------------------------------------
 
-    def hold(self, ident: int) -> Buffer:
+    def hold(self, ident: int, alias: bool = False) -> Buffer:
+        """`alias`: by one more name that its client has for it."""
         buffer = self.all[ident]
         buffer.holds += 1
+        if alias:
+            buffer.aliases += 1
+            self._count_held(buffer)
         return buffer
 
     def let_go(self, ident: int, *, used: bool = False) -> list[Buffer]:
@@ -347,12 +359,32 @@ class Buffers:
         names = self._names.pop(client, {})
         return [buffer for name in sorted(names) for buffer in self._drop_handle(names[name])]
 
+    def _count_held(self, buffer: Buffer, here: bool = True) -> None:
+        """Whether its client has a name for it may be another now."""
+        held = here and (buffer.handle or buffer.aliases > 0)
+        if held is not buffer.counted:
+            self._count(buffer, buffer.nbytes if held else -buffer.nbytes)
+            buffer.counted = held
+
+    def _count(self, buffer: Buffer, nbytes: int) -> None:
+        """Its client holds so many bytes more for each of its devices."""
+        client, devices = buffer.client, self._devices.get(buffer.key)
+        if devices is None:
+            devices = self._devices[buffer.key] = 1 if buffer.layout is NO_LAYOUT else buffer.layout.place.size
+        held = self.held_bytes.get(client, 0) + nbytes * devices
+        if held:
+            self.held_bytes[client] = held
+        else:
+            self.held_bytes.pop(client, None)
+
     def _drop_handle(self, ident: int) -> list[Buffer]:
         buffer = self.all[ident]
         buffer.handle = False
         return self._gone(buffer)
 
     def _gone(self, buffer: Buffer) -> list[Buffer]:
+        if buffer.counted and not buffer.handle:
+            self._count_held(buffer, bool(buffer.holds or buffer.promise))
         if buffer.holds or buffer.handle or buffer.promise:
             return []
         if buffer.count == 1:

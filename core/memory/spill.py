@@ -69,6 +69,7 @@ class Spill:
         self._ledger = ledger
         self._buffers = buffers
         self._host = host
+        self.spilled_bytes: dict[int, int] = {}  # by client
         # buffers that are being spilled, perhaps without a holder by now
         self._spilling: dict[int, Buffer] = {}
         self._restoring: dict[int, Buffer] = {}  # buffers that are being restored, likewise
@@ -150,14 +151,14 @@ class Spill:
         buffer.turn("spill")
         buffer.copying = buffer.on_host = True
         self._spilling[buffer.id] = buffer
-        self._host.add(self._devices(buffer), buffer.nbytes)
+        self._count(buffer, buffer.nbytes)
 
     def found_spilled(self, buffer: Buffer) -> None:
         """Enter a buffer that a restarted controller has found spilled on its hosts."""
         buffer.turn("spill")
         buffer.turn("copied")
         buffer.on_device, buffer.on_host = False, True
-        self._host.add(self._devices(buffer), buffer.nbytes)
+        self._count(buffer, buffer.nbytes)
 
     def spilled(self, buffer: Buffer) -> None:
         """The SpillStep has ended. The buffer may have been poisoned or dropped meanwhile."""
@@ -204,7 +205,15 @@ class Spill:
     def _free_host(self, buffer: Buffer) -> None:
         if buffer.on_host:
             buffer.on_host = False
-            self._host.add(self._devices(buffer), -buffer.nbytes)
+            self._count(buffer, -buffer.nbytes)
+
+    def _count(self, buffer: Buffer, nbytes: int) -> None:
+        """So many bytes for each of its devices are in host memory from now on."""
+        devices, client = self._devices(buffer), buffer.client
+        self._host.add(devices, nbytes)
+        self.spilled_bytes[client] = self.spilled_bytes.get(client, 0) + nbytes * spans.count(devices)
+        if not self.spilled_bytes[client]:
+            del self.spilled_bytes[client]
 
     def _devices(self, buffer: Buffer) -> Spans:
         return self._atoms.devices_of_key(buffer.key)

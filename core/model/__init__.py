@@ -3,6 +3,7 @@
 spans, place      sets of hosts and devices; their size follows the shape of the set, not its number of members
 atoms             groups of devices of which each slice has all or none
 ranges            consecutive names as one, and tables of what they stand for
+account           what the clients of one person may have
 topology, torus   clusters of islands of hosts of devices, from a file or ready to use
 program, validate             the program as a client sends it, one node for each sharded computation
 plan, resharding              the program bound to devices, and which host sends which shard to which host
@@ -11,7 +12,8 @@ errors            the exceptions that core raises at its own caller
 
 from __future__ import annotations
 
-from . import place, plan, program, ranges, spans, topology
+from . import account, place, plan, program, ranges, spans, topology
+from .account import Account, Role
 from .atoms import Atoms
 from .errors import Illegal, Impossible, ProgramError, SeawayError
 from .place import Grid, Place, device_spans, line

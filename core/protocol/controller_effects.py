@@ -1,4 +1,5 @@
-"""What the controller commands its driver, and what it is told: worlds, hosts that may not be hosts, what people read.
+"""What the controller commands its driver, and what it is told: worlds, hosts that may not be hosts, whose a peer is,
+what people read.
 
 Start with `effects`, which has the words. Neighbours: `core.controller`; the drivers.
 """
@@ -7,6 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
+from ..model import Account
 from .effect_base import Command, Event
 from .wire import Blame
 
@@ -85,6 +89,36 @@ class OperatorAnswer(Command, frozen=True):
     @property
     def text(self) -> str:
         return f"refused: {self.wrong}" if self.wrong else ""
+
+
+# --- whose a connection is ---------------------------------------------------------------------------------------
+
+
+class PeerIdentified(Event, frozen=True):
+    """Whose this connection is, by what it has shown the driver. This comes before all that is said on it.
+
+    `client`: the number that it has proved to have had, if it comes back; 0 if it has proved none.
+    """
+
+    peer: int
+    account: Account
+    client: int = 0
+
+
+class Used(msgspec.Struct):
+    """What an account has used, in all or in an hour."""
+
+    device_time: int = 0  # nanoseconds, of all devices together
+    bytes_in: int = 0  # contents that its clients have put
+    bytes_out: int = 0  # ... and got
+    runs: int = 0  # that they submitted, and that were not refused for a quota
+
+
+class UsageKnown(Event, frozen=True):
+    """What was used before this start of the controller, by account and number of the hour, by the driver's clock. This
+    comes before any client."""
+
+    rows: tuple[tuple[str, int, Used], ...]
 
 
 class PolicyReplaced(Command, frozen=True):

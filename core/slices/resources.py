@@ -15,6 +15,8 @@ No other module may remember a physical device: it must ask again after every re
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 import msgspec
 
 from ..model import Cluster, Impossible, Place, SliceSpec, Spans, device_spans, spans
@@ -69,6 +71,8 @@ class Resources:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.refusals = Refusals()
+        # is asked before a session has another slice; raises Impossible if it may not
+        self.check: Callable[[int, SliceSpec], None] = lambda session, spec: None
         self._inventories = [Inventory(island) for island in cluster.islands]
         self._bindings: dict[Key, Binding] = {}  # in order of tickets
         self._waiting: dict[Key, None] = {}  # in order of tickets
@@ -119,6 +123,7 @@ class Resources:
         if known is None:
             self._refuse_another(session, spec, self._parts.get(session, spec.name))
             refuse(self.cluster, spec)
+            self.check(session, spec)
             known = Binding(session, spec, self._tickets)
             self._tickets += 1
             known = self._bind_or_wait(known)
@@ -192,6 +197,10 @@ class Resources:
         for each in parts:
             self._parts.drop(session, each)
         return (name, *[each.name for each in parts])
+
+    def devices_of(self, sessions: Collection[int]) -> int:
+        """How many devices their slices have, or wait for; each slice counts, shared or exclusive."""
+        return sum(known.spec.devices for (session, _), known in self._bindings.items() if session in sessions)
 
     def release_session(self, session: int) -> None:
         for key in [key for key in self._bindings if key[0] == session]:

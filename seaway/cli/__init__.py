@@ -35,6 +35,8 @@ COMMANDS = {
     "move": "operating",
     "suspend": "operating",
     "resume": "operating",
+    "token": "account_commands",
+    "usage": "account_commands",
     "dashboard": "dashboard",
     "top": "top",
     "log": "replaying",

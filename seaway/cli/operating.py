@@ -12,7 +12,7 @@ from typing import Any
 
 from backend.wire import OperateCall, OperateReply
 
-from .status import access_of, add_access, address_of, ask_controller, look
+from .status import access_of, add_access, address_of, asked, look
 
 EVERY = 0.2  # seconds between looks
 
@@ -56,7 +56,7 @@ def _command(commands: Any, name: str, about: str, **subject: str) -> argparse.A
 def _host(given: argparse.Namespace, action: Any) -> int:
     place, access = address_of(given.address, action), access_of(given)
     seconds = given.deadline if action == "drain" else 0.0
-    done: OperateReply = ask_controller(place, access, OperateCall(action, host=given.host, seconds=seconds))
+    done: OperateReply = asked(place, access, OperateCall(action, host=given.host, seconds=seconds))
     words = {"cordon": "is cordoned", "uncordon": "is not cordoned any more", "drain": "drains"}
     print(f"host {done.number} {words[action]}", flush=True)
     if action == "drain" and not given.no_wait:
@@ -79,7 +79,7 @@ def _slices(given: argparse.Namespace, action: Any) -> int:
         action, client=given.client, slice=given.slice,
         hosts=tuple(given.away) if action == "move" else (), island=given.island if action == "move" else "",
     )  # fmt: skip
-    done: OperateReply = ask_controller(place, access, request)
+    done: OperateReply = asked(place, access, request)
     if not given.no_wait:
         rest = "is suspended" if action == "suspend" else ""
         _follow(lambda: _moving(look(place, access), done.number, given.slice, rest))

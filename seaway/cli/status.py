@@ -40,7 +40,7 @@ def add(commands: Any) -> None:
 
 
 def add_access(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--token-file", default="", help="a file with the cluster's token")
+    parser.add_argument("--token-file", default="", help="a file with the cluster's token, or an account's")
     for each in ("ca", "cert", "key"):
         parser.add_argument(f"--{each}", default="", help="PEM file, for mutual TLS")
 
@@ -62,7 +62,7 @@ def address_of(text: str, command: str) -> str:
 
 def _cancel(given: argparse.Namespace) -> int:
     place, access = address_of(given.address, "cancel"), access_of(given)
-    done: CancelReply = ask_controller(place, access, CancelCall(given.client, given.which))
+    done: CancelReply = asked(place, access, CancelCall(given.client, given.which))
     print(f"client {done.client}: {plural(len(done.runs), 'run')} cancelled")
     return 0
 
@@ -75,12 +75,12 @@ def _status(given: argparse.Namespace) -> int:
 
 def look(address: str, access: Access) -> dict[str, Any]:
     """The controller's status report. Raises SeawayError if no controller answers."""
-    report: Report = ask_controller(address, access, Status())
+    report: Report = asked(address, access, Status())
     found: dict[str, Any] = json.loads(report.json)
     return found
 
 
-def ask_controller(address: str, access: Access, request: msgspec.Struct) -> Any:
+def asked(address: str, access: Access, request: msgspec.Struct) -> Any:
     async def ask_for_it() -> Any:
         channel = access.channel(address)
         try:

@@ -30,12 +30,16 @@ COST = 1_000_000
 class User:
     """A client whose results the test awaits."""
 
-    def __init__(self, server: Server, name: str, access: Access | None = None) -> None:
+    def __init__(self, server: Server, name: str, access: Access | None = None, weight: int = 1) -> None:
         self.failures: list[BaseException] = []
         self.heard: list[e.Command] = []
         self.head = Head(server.address, access or server.access)
         self.remote = Remote(
-            Client(name, server.cluster), server.lease, self.head, heard=self.heard.append, failed=self.failures.append
+            Client(name, server.cluster, weight=weight),
+            server.lease,
+            self.head,
+            heard=self.heard.append,
+            failed=self.failures.append,
         )
         self.remote.node.start()
 

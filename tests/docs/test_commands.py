@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.auth import read_accounts
 from core.model.topology import CLUSTER_KEYS, ISLAND_KEYS
 from core.schedule.policy.base import Ticket
 from experiments.bench.__main__ import BENCHES
@@ -172,13 +173,17 @@ def test_the_page_of_policies_has_every_field_of_a_gang() -> None:
 
 
 def test_files_that_pages_show_can_be_read(tmp_path: Path) -> None:
-    """TOML is a cluster's, a part of one, or a project's. Files for systemd start programs with options they have."""
+    """TOML: a cluster, a part of one, a project, or accounts. Files for systemd start programs with known options."""
     for each in PAGES:
         for fence in FENCE.finditer(each.read_text(encoding="utf-8")):
             if fence[1] == "toml":
                 table = tomllib.loads(fence[3])
                 if "project" in table:
                     continue  # a package's, which `pip` reads
+                if "token_sha256" in fence[3]:
+                    (tmp_path / "accounts.toml").write_text(fence[3])
+                    assert read_accounts(str(tmp_path / "accounts.toml"))
+                    continue
                 setups.load({"island": [{"kind": "v4", "hosts": 256}], **table})
             if fence[1] == "ini":
                 unit = configparser.ConfigParser(interpolation=None, strict=True)

@@ -10,6 +10,7 @@ import msgspec
 
 from core.controller import Config
 from core.controller.watch import Bounds
+from core.model import Account
 from core.model.program import Program, SliceSpec, Value
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
@@ -44,7 +45,15 @@ class Setup(msgspec.Struct, frozen=True):
     span: int = 0  # nanoseconds, see `Window.span`
     reach: int = 0  # nanoseconds, see `Timing.reach`
     max_reserved: int = 20 * MS  # for policies that reserve
+    accounts: int = 0  # to so many accounts the clients belong; 0: there are none
     roomy: bool = True  # there is plenty of memory: no run may fail for lack of it
+
+    def accounts_of(self) -> dict[str, Account]:
+        """By the names of clients."""
+        if not self.accounts:
+            return {}
+        names = [*(each.name for each in self.people), "new"]  # who comes when an old state is tried
+        return {name: Account(f"x{at % self.accounts}", "user") for at, name in enumerate(names)}
 
     def config(self) -> Config:
         return Config(

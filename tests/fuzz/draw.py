@@ -45,6 +45,7 @@ ONE_WAY = 25_000_000  # from this seed on, connections are cut in one direction
 RESHARDS = 30_000_000  # from this seed on, programs have nodes that only reshard, several arrays at once
 ABSENT = 30_200_000  # from this seed on, calls that need a slice which is down may fail at once
 OPERATED = 31_000_000  # from this seed on, slices are moved and suspended, and hosts are cordoned and drained
+ACCOUNTS = 33_000_000  # from this seed on, clients belong to accounts
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
 
@@ -157,6 +158,7 @@ class Drawing:
             compile=rng.choice((100 * case.US, 1 * case.MS, 5 * case.MS)), roomy=not tight,
             span=rng.choice((0, 1 * case.MS, 5 * case.MS)) if self.seed >= SPANS else 0,
             reach=rng.choice((0, 1 * case.MS, 20 * case.MS)) if self.seed >= ANEW else 0,
+            accounts=rng.choice((0, 1, 2)) if self.seed >= ACCOUNTS else 0,
         )  # fmt: skip
 
     def _policy(self) -> str:

@@ -103,7 +103,7 @@ class Game:
         self.world = world = World(
             cluster(setup), case.seed, maker(setup.policy, Random(case.seed + 1)), setup.config(), timing=timing,
             lane=setup.lane, pool=setup.pool, chunk=setup.chunk, check=check, diary=diary, start=False,
-            on_wire=case.seed % 8 == 0, traced=setup.policy in RESERVING,
+            on_wire=case.seed % 8 == 0, traced=setup.policy in RESERVING, accounts=setup.accounts_of(),
         )  # fmt: skip
         if check:
             controller = LiveController(world)

@@ -133,10 +133,21 @@ def cached_cost(path: Path) -> Any:
 
 
 def agents(path: Path) -> Any:
-    from backend.server.state_folder import Known
-    from backend.wire import Enrol
+    from backend.server.state_folder import known_agents
 
-    return Known(path, Enrol, "agents").read()
+    return known_agents(path.parent).read()
+
+
+def usage(path: Path) -> Any:
+    from backend.server.state_folder import known_usage
+
+    return known_usage(path.parent).read()
+
+
+def accounts(path: Path) -> Any:
+    from backend.auth import read_accounts
+
+    return read_accounts(str(path))
 
 
 def code(path: Path) -> Any:
@@ -185,6 +196,8 @@ KINDS: dict[str, Kind] = {
     "cost": Kind(making.cost, cost, reshaping.json),
     "cached cost": Kind(making.cached_cost, cached_cost, reshaping.json, summed=True, writes=True, ignored=True),
     "agents of a state folder": Kind(making.agents, agents, reshaping.json, ignored=True),
+    "usage of a state folder": Kind(making.usage, usage, reshaping.json, ignored=True),
+    "accounts file": Kind(making.accounts, accounts, reshaping.toml),
     "code of a state folder": Kind(making.code, code, summed=True, writes=True, ignored=True),
     "state folder": Kind(making.state, state, reshaping.state, writes=True),
     "verdict": Kind(making.verdict, verdict, reshaping.json, writes=True, ignored=True),

@@ -182,12 +182,26 @@ def cached(path: Path) -> Any:
 
 
 def agents(folder: Path) -> Path:
-    from backend.server.state_folder import Known
+    from backend.server.state_folder import known_agents
     from backend.wire import Enrol
 
     one = Enrol("agent-0", 1, "127.0.0.1:1", "timed", "cpu", 2, 1 << 30)
-    Known(folder / "agents.json", Enrol, "agents").write({0: one, 1: one})
+    known_agents(folder).write({0: one, 1: one})
     return folder / "agents.json"
+
+
+def usage(folder: Path) -> Path:
+    from backend.server.state_folder import known_usage
+
+    known_usage(folder).write([(name, 5, 1, 2, 3, 4) for name in "ab"])
+    return folder / "usage.json"
+
+
+def accounts(folder: Path) -> Path:
+    from backend.auth import new_token
+
+    (folder / "accounts.toml").write_text("".join(f"{new_token(name, 'user')[1]}\ndevices = 4\n" for name in "ab"))
+    return folder / "accounts.toml"
 
 
 def code(folder: Path) -> Path:

@@ -12,7 +12,7 @@ same diary. `diary` records what each machine was told and did; `faults` is all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from random import Random
 from typing import Any
@@ -24,7 +24,7 @@ from core.controller import Config, Controller
 from core.host.host import Host
 from core.link import codec as wire
 from core.link.endpoint import for_controller, for_host
-from core.model import Cluster, Gang, Plan
+from core.model import Account, Cluster, Gang, Plan
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.protocol import peers
@@ -53,11 +53,13 @@ class World:
         self, cluster: Cluster, seed: int = 0, policy: Callable[[], Policy] = Fifo, config: Config = CONFIG,
         *, timing: Timing = TIMING, lane: str = "host", pool: int = 1 << 28, chunk: int = 1 << 20,
         check: bool = True, on_wire: bool = True, diary: bool = False, start: bool = True, traced: bool = False,
+        accounts: Mapping[str, Account] = {},
     ) -> None:  # fmt: skip
         self.cluster = cluster
         self.random = Random(seed)
         self.policy = policy
-        self.config = config
+        self.accounts = accounts  # by the names of clients
+        self.config = msgspec.structs.replace(config, accounts=True) if accounts else config
         self.timing = timing
         self.lane, self.pool, self.chunk = lane, pool, chunk
         self.on_wire = on_wire
@@ -349,6 +351,11 @@ class World:
         return self.timing.latency + (self.random.randrange(jitter + 1) if jitter else 0)
 
     def _up(self, actor: str, other: str) -> None:
+        if actor == "controller" and other.startswith("client "):
+            script = next(each for each in self.clients if each.actor.name == other)
+            if (account := self.accounts.get(other.removeprefix("client "))) is not None:
+                peer = self.cluster.hosts + script.actor.index
+                self.controller.feed(e.PeerIdentified(peer, account, script.actor.number))
         self.actors[actor].connection_up(other)
 
     def _down(self, actor: str, other: str) -> None:

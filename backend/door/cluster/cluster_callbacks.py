@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from backend.auth import Access
@@ -29,11 +29,15 @@ AGAIN = 1.0  # seconds until a host that was lost is tried again
 
 
 class ClusterCallbacks:
-    """`directory`: addresses of hosts, by "host/NUMBER". `hosts`: the numbers of those that may call."""
+    """`directory`: addresses of hosts, by "host/NUMBER". `hosts`: the numbers of those that may call. `mine`: the name
+    of this client towards a host, and its proof."""
 
-    def __init__(self, directory: Mapping[str, str], hosts: Collection[int], access: Access) -> None:
+    def __init__(
+        self, directory: Mapping[str, str], hosts: Collection[int], access: Access,
+        mine: Callable[[int], tuple[str, str]],
+    ) -> None:  # fmt: skip
         self.key = secrets.token_hex(16)
-        self._directory, self._hosts, self._access = directory, hosts, access
+        self._directory, self._hosts, self._access, self._mine = directory, hosts, access, mine
         self._tasks: list[asyncio.Task[None]] = []
 
     def open(self, session: SessionCallbacks) -> None:
@@ -47,7 +51,8 @@ class ClusterCallbacks:
             address = self._directory.get(f"host/{host}")
             try:
                 if address is not None:
-                    await self._serve(await dial(address, self._access, "", "", asks=callbacks.STREAM), session)
+                    name, proof = self._mine(host)
+                    await self._serve(await dial(address, self._access, name, proof, asks=callbacks.STREAM), session)
             except (OSError, StreamRefused) as error:
                 log.info("host %d takes no stream for callbacks: %s", host, error)
             await asyncio.sleep(AGAIN)

@@ -140,7 +140,7 @@ class RemoteLink:
             if each.name in islands or "" in islands
             for rank in range(each.hosts)
         ]
-        return ClusterCallbacks(self.remote.node.directory, hosts, self._head.access)
+        return ClusterCallbacks(self.remote.node.directory, hosts, self._head.access, self.remote.mine)
 
     def taken(self, request: int, value: Value) -> Any:
         return self.remote.taken(request)

@@ -39,7 +39,7 @@ def asked(core: Trace, cluster: Cluster, head: Head, ports: Sequence[RealPort], 
     directory = {name: at for node in nodes.values() for name, at in node.directory.items()}
     hosts = hosts_of(core, cluster, {number for number, _ in clients})
     addresses = {host: directory[f"host/{host}"] for host in sorted(hosts) if f"host/{host}" in directory}
-    return loop.do(_fetched(head, clients, addresses)) if addresses else []
+    return loop.do(_fetched(head, clients, addresses)) if addresses and clients else []
 
 
 async def _fetched(head: Head, clients: list[tuple[int, str]], addresses: dict[int, str]) -> list[Taken]:
@@ -49,7 +49,8 @@ async def _fetched(head: Head, clients: list[tuple[int, str]], addresses: dict[i
         log.warning("the trace lacks the hosts' own times: %s", wrong)
         return []
     most = max(LEAST, min(ROOM, ROWS // len(addresses)))
-    found = await fetched(addresses, head.access, permitted, most, PATIENCE)
+    mine = f"client/{clients[0][0]}", clients[0][1]
+    found = await fetched(addresses, head.access, permitted, most, PATIENCE, mine)
     if found.missing:
         host, why = next(iter(found.missing.items()))
         number = f"{len(found.missing)} of {len(addresses)}"

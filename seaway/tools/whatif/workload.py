@@ -140,7 +140,8 @@ def workload_of(log: Log, policy: Callable[[], Policy] | None = None) -> Workloa
         raise Impossible("the log has no runs: no client submitted anything while it was recorded")
     make = policy or eventlogs.policy_of(log.about)
     name = log.about.policy.rpartition(":")[2].lower()
-    return Workload(people, controller.cluster, controller.config, make, name, trace, compiling.mean, lost)
+    config = msgspec.structs.replace(controller.config, accounts=False)  # each client has a share of its own
+    return Workload(people, controller.cluster, config, make, name, trace, compiling.mean, lost)
 
 
 class Compiling:

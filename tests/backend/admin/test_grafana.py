@@ -19,10 +19,11 @@ STATUS: dict[str, Any] = {
     "islands": [{"name": "i0", "phase": "running", "epoch": 0, "under_way": 0, "stalled": 0,
                  "hosts": [{"host": 0, "connected": True, "clock": CLOCK}]}],
     "clients": [{"client": 1, "name": "ann", "runs": 1, "programs": 1}],
+    "accounts": [{"account": "ann", "used": {"device_seconds": 1.5, "bytes_in": 1, "bytes_out": 1, "runs": 1}}],
 }  # fmt: skip
 NOT_SHOWN = {
     "seaway_starts", "seaway_client_programs", "seaway_runs", "seaway_buffers", "seaway_record_lost",
-    "seaway_code_bytes", "seaway_clock_offset_seconds",
+    "seaway_code_bytes", "seaway_clock_offset_seconds", *(f"seaway_{name}" for name in metrics.ACCOUNTS),
 }  # fmt: skip
 ADDED = {"instance"}  # by Prometheus
 

@@ -57,7 +57,7 @@ def test_calls_reach_the_client_of_their_session_also_those_that_were_early_and_
         async with host() as (lines, address), asyncio.timeout(PATIENCE):
             session = SessionCallbacks()
             echoing(session)
-            cluster = ClusterCallbacks({"host/3": address}, [3], SESAME)
+            cluster = ClusterCallbacks({"host/3": address}, [3], SESAME, lambda host: ("", ""))
             early = asked(lines, cluster.key, b"early")
             cluster.open(session)
             assert await early == b"ylrae"
@@ -76,7 +76,7 @@ def test_a_client_that_goes_or_a_door_that_goes_fails_what_waits_with_the_reason
         async with host() as (lines, address), asyncio.timeout(PATIENCE):
             session, came = SessionCallbacks(), asyncio.Event()
             session.begin(lambda message: came.set())  # it never answers
-            cluster = ClusterCallbacks({"host/3": address}, [3], SESAME)
+            cluster = ClusterCallbacks({"host/3": address}, [3], SESAME, lambda host: ("", ""))
             cluster.open(session)
             waiting = asked(lines, cluster.key, b"x")
             await came.wait()

@@ -21,10 +21,12 @@ def authority(folder: Path) -> Path:
     return folder
 
 
-def issued(ca: Path, names: str = "DNS:localhost,IP:127.0.0.1", key: str = "host") -> Access:
+def issued(
+    ca: Path, names: str = "DNS:localhost,IP:127.0.0.1", key: str = "host", common_name: str = "seaway"
+) -> Access:
     """A certificate of this CA for these names, with its key."""
     (ca / "host.ext").write_text(f"subjectAltName={names}\nextendedKeyUsage=serverAuth,clientAuth\n")
-    openssl(ca, "req", *EC, "-keyout", f"{key}.key", "-out", f"{key}.csr", "-subj", "/CN=seaway")
+    openssl(ca, "req", *EC, "-keyout", f"{key}.key", "-out", f"{key}.csr", "-subj", f"/CN={common_name}")
     openssl(ca, "x509", "-req", "-in", f"{key}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
             "-days", "2", "-extfile", "host.ext", "-out", f"{key}.pem")  # fmt: skip
     ca_pem, cert, secret = (ca / name for name in ("ca.pem", f"{key}.pem", f"{key}.key"))

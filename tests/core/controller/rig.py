@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from core import protocol as p
-from core.controller import Controller, Stall
+from core.controller import Config, Controller, Stall
 from core.model import ranges, spans
 from core.model.topology import Cluster
 from core.protocol.messages import Note
 from tests.core.build import Build
 
+DEFAULT = Config()
 HOST, CLIENT = 100, 1  # the controller's numbers of connections: that of host h is HOST + h
 S = 1_000_000_000
 
@@ -21,9 +22,11 @@ class Rig:
     `joined`: how many hosts come. All that happens does so at `now`.
     """
 
-    def __init__(self, hosts: int, joined: int = -1, islands: int = 1, memory: int = 1 << 30) -> None:
+    def __init__(
+        self, hosts: int, joined: int = -1, islands: int = 1, memory: int = 1 << 30, config: Config = DEFAULT
+    ) -> None:
         island = {"name": "i", "count": islands, "hosts": hosts, "devices_per_host": 1, "memory": memory}
-        self.controller = Controller(Cluster.from_table({"island": [island]}))
+        self.controller = Controller(Cluster.from_table({"island": [island]}), config=config)
         self.now = 0
         self.compiling = False
         self.owed: list[tuple[int, int, int]] = []  # host, plan, code: what hosts still compile

@@ -131,7 +131,7 @@ async def test_users_cancel_their_own_runs_and_operators_all(tmp_path: Path) -> 
             await runs(user, register(user, 1))
         a, b = ann.remote.client.number, bob.remote.client.number
         assert await said(found, "ann", CancelCall(str(b))) == (
-            f"account 'ann' is a user's, and cancels only its own runs; client {b} is of account 'bob'"
+            f"account 'ann' is a user's, and cancels only its own; client {b} is of account 'bob'"
         )
         assert (await said(found, "ann", CancelCall("ann/a"))).client == a
         assert (await said(found, "ann", CancelCall("ann"))).client == a

@@ -350,6 +350,8 @@ class Buffers:
         source, copy = self.all[old], self.all[new]
         source.handle, copy.handle = False, True
         self._names[source.client][source.name] = new
+        self._count_held(source)
+        self._count_held(copy)
 
     def client_gone(self, client: int) -> list[Buffer]:
         """Drop all handles of a client, in the order of its names. Runs and transfers keep theirs until they end.

@@ -19,7 +19,7 @@ results        buffers for what a run makes;  buffer_refs: who holds which buffe
 in_flight      what is in an order and not over, and what of it is late
 run_waits      what runs wait for, and since when
 relocation     slices go to other devices, or to host memory and back;  array_copies: names stand for copies
-drains         hosts get no new slices, or are emptied and leave
+drains         hosts get no new slices, or are emptied and leave;  slice_calls: who asks for all that
 compilation    plans and their code: which hosts know it, and what is compiled where
 watch          every wait has a soft and a hard bound
 outbox         what one turn says;  trace_rows: what is recorded for the trace

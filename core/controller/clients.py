@@ -30,6 +30,7 @@ from .recovery import Recovery
 from .registrations import Registrations
 from .relocation import Relocation
 from .runs import Runs
+from .slice_calls import SliceCalls
 from .state import ControllerModule, State
 from .trace_rows import Tracing
 from .views import Views
@@ -63,6 +64,7 @@ class Clients(ControllerModule):
     _relocation: Relocation
     _resources: Resources
     _runs: Runs
+    _slice_calls: SliceCalls
     _tracing: Tracing | None
     _views: Views
     _count: int = 0
@@ -73,7 +75,7 @@ class Clients(ControllerModule):
         return {
             p.Register: self._register, p.Unregister: self._unregister, p.Submit: self._runs.submit,
             p.Put: self._puts.put, p.View: self._views.view, p.Get: self._gets.get, p.Release: self._release,
-            p.ReleaseSlice: self._release_slice, p.Relocate: self._relocation.called, p.Cancel: self._cancel,
+            p.ReleaseSlice: self._release_slice, p.Relocate: self._slice_calls.called, p.Cancel: self._cancel,
             p.CloseSession: self._bye,
         }  # fmt: skip
 

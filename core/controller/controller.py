@@ -71,7 +71,7 @@ class Controller:
         self.runs, self.failures, self.recovery = made.runs, made.failures, made.recovery
         self.membership, self.clients, self.stalls = made.membership, made.clients, made.stalls
         self.policy_news, self.accounts = made.policy_news, made.accounts
-        self.relocation, self.drains = made.relocation, made.drains
+        self.relocation, self.drains, self.slice_calls = made.relocation, made.drains, made.slice_calls
         self.reshape, self.standing = made.membership.reshape, made.membership.standing  # for a simulator
         self._agenda = self._make_agenda()
         self._begun = False
@@ -165,7 +165,7 @@ class Controller:
 
     def _work(self, now: int) -> None:
         """Until nothing more can move. Each of these may make work for the others."""
-        state, admission, ledger, relocation = self.state, self.admission, self.ledger, self.relocation
+        state, admission, ledger, slice_calls = self.state, self.admission, self.ledger, self.slice_calls
         while True:
             for news, act in self._agenda:
                 if news:
@@ -184,7 +184,7 @@ class Controller:
                     )
                     or (any(map(LIVE, state.islands)) and self.dispatch.pump(now))
                     or (state.changing and self.membership.settle(now))
-                    or ((relocation.under_way or relocation.resting or relocation.asked) and relocation.work(now))
+                    or slice_calls.work(now)
                     or (self.drains.under_way and self.drains.work(now))
                 ):
                     break
@@ -207,7 +207,7 @@ class Controller:
     # --- what an operator asks for -------------------------------------------------------------------------------
 
     def _operate_slices(self, event: p.OperateSlices, now: int) -> None:
-        self.outbox.effect(p.OperatorAnswer(self.relocation.operate(event, now)))
+        self.outbox.effect(p.OperatorAnswer(self.slice_calls.operate(event, now)))
 
     def _operate_host(self, event: p.OperateHost, now: int) -> None:
         if not 0 <= event.host < self.cluster.hosts:

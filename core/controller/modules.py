@@ -38,6 +38,7 @@ from .relocation import Relocation
 from .results import Results
 from .run_waits import RunWaits
 from .runs import Runs
+from .slice_calls import SliceCalls
 from .stalls import Stalls
 from .state import IDS, ControllerModule, State
 from .trace_rows import Tracing
@@ -84,6 +85,7 @@ class Modules:
         self.copies = self._make(ArrayCopies)
         self.relocation = self._make(Relocation)
         self.drains = self._make(Drains)
+        self.slice_calls = self._make(SliceCalls)
         self.clients = self._make(Clients)
         self.stalls = self._make(Stalls)
         self.policy_news = self._make(PolicyNews)

@@ -8,14 +8,11 @@ held: what has been admitted goes on to its end, and all else that needs the sli
     suspend   idle arrays are spilled, views are folded, and others may have the devices
     resume    the slice gets the same devices back, then its arrays, all at once
 
-    preparing --its programs are compiled for the target--> emptying    (of a move)
-    emptying --nothing is made there any more--> copying --run is over--> (done)
-    emptying --nothing uses what is there-----> spilling --all is in host memory--> parked
-    parked --resumed--> returning --has its devices--> filling --has its arrays--> (done)
+What they go through is in `PHASES`; a slice that is in none is at rest.
 
 Slices of a client that lie on exactly the same devices go together, since arrays do not say whose they are.
 
-In: `move`, `suspend` and `resume`, from an operator or from `drains`. Out: runs and puts that waited go on (`runs`).
+In: `move`, `suspend` and `resume`, from `slice_calls` or `drains`. Out: runs and puts that waited go on (`runs`).
 Neighbours: `Resources` has the places; `array_copies` makes the run, and gives names what it has made; `admission`
 spills.
 The functions that matter: `move`, `suspend`, `resume`, `work`, `_step`.
@@ -31,7 +28,7 @@ from msgspec.structs import replace
 from ..compile import Lowerings, home
 from ..memory import Buffer, Buffers, Ledger, Spill
 from ..model import Place, Spans, device_spans, spans
-from ..protocol import Blame, LogLine, OperateSlices, Refused, Relocate, Relocated
+from ..protocol import Blame, LogLine
 from ..slices import Binding, Resources
 from .admission import Admission
 from .array_copies import ArrayCopies, moved
@@ -48,6 +45,26 @@ from .views import Views
 
 BY_BUFFER = ("emptying", "copying", "spilling", "filling")  # phases in which each buffer is looked at
 UNUSED = ("promised", "spilling", "restoring")  # states of buffers that are not yet where they will be
+
+
+# (phase, what happened) -> the next phase. "detached": its slices were released, or a device was lost.
+PHASES: dict[tuple[str, str], str] = {
+    ("preparing", "compiled"): "emptying",  # its programs can run at the target
+    ("emptying", "empty"): "copying",  # nothing is made there any more, ...
+    ("emptying", "idle"): "spilling",  # ... nor used
+    ("copying", "over"): "emptying",  # and then to host memory again
+    ("spilling", "away"): "parked",  # all of it is in host memory
+    ("spilling", "resumed"): "filling",
+    ("parked", "moved"): "preparing",
+    ("parked", "resumed"): "returning",
+    ("returning", "there"): "filling",  # it has its devices
+    ("returning", "suspended"): "spilling",
+    ("filling", "suspended"): "emptying",
+    **{
+        (phase, "detached"): "filling"
+        for phase in ("preparing", "emptying", "copying", "spilling", "parked", "returning", "filling")
+    },
+}
 
 
 class OnTheWay(msgspec.Struct, eq=False):
@@ -70,21 +87,15 @@ class OnTheWay(msgspec.Struct, eq=False):
     ahead: list[PlanRows] = []  # of a move: what is compiled for the target
     tried: int = -1  # `Ledger.eased` when there was no room for all of its arrays
 
+    def turn(self, happened: str) -> None:
+        self.phase, self.seen = PHASES[self.phase, happened], ()
+
     @property
     def words(self) -> str:
         """What goes on, for those who wait for it."""
         if not self.asleep:
             return "is being moved" if self.target else "is being resumed"
         return "is suspended" if self.phase in ("parked", "preparing") else "is being suspended"
-
-
-class AskedFor(msgspec.Struct, eq=False):
-    """What a client has asked for and has not heard of. `wrong`: why it was not done."""
-
-    session: ClientRecord
-    call: Relocate
-    slices: set[tuple[int, str]]
-    wrong: str = ""
 
 
 class Relocation(ControllerModule):
@@ -103,69 +114,10 @@ class Relocation(ControllerModule):
     _spill: Spill
     _views: Views
     under_way: dict[tuple[int, str], OnTheWay] = {}  # by session and slice; those of one share one record
-    asked: list[AskedFor] = []
+    failed: dict[tuple[int, str], str] = {}  # slices that were not moved, and why, until `slice_calls` has heard
     resting: dict[int, None] = {}  # clients of which all slices are suspended, also those that are bound later
 
     # --- in ------------------------------------------------------------------------------------------------------
-
-    def called(self, session: ClientRecord, call: Relocate, now: int) -> str | None:
-        """A client asks for its own slices."""
-        known = [island.island.index for island in self._state.islands if island.island.name == call.island]
-        names = [call.slice] if call.slice else self._names(session.number)
-        if call.island and not known:
-            wrong = f"no island is called {call.island!r}"
-        else:
-            island = known[0] if call.island else -1
-            wrong = self.operate(OperateSlices(session.number, call.action, call.slice, island=island), now)
-        if wrong:
-            self._outbox.note(session.peer, Refused("relocate", call.request, Blame("refused", wrong)))
-        else:
-            self.asked.append(AskedFor(session, call, {(session.number, name) for name in names}))
-        return None
-
-    def _answer(self) -> None:
-        """Clients hear of what is done."""
-        for each in [each for each in self.asked if each.session.gone or not self._is_under_way(each)]:
-            self.asked.remove(each)
-            if each.wrong:
-                blame = Blame("moved", each.wrong)
-                self._outbox.note(each.session.peer, Refused("relocate", each.call.request, blame))
-            else:
-                self._outbox.note(each.session.peer, Relocated(each.call.request))
-
-    def _is_under_way(self, each: AskedFor) -> bool:
-        phases = [self.under_way[key].phase for key in each.slices if key in self.under_way]
-        return any(phase != "parked" or each.call.action == "resume" for phase in phases)
-
-    def _names(self, session: int) -> list[str]:
-        return [b.spec.name for b in self._resources.bindings() if b.session == session]
-
-    def operate(self, event: OperateSlices, now: int) -> str:
-        """What an operator asks for. Returns why nothing of it can be done, or ""."""
-        number, names = event.client, [event.slice]
-        if number not in self._state.sessions:
-            return f"there is no client {number}"
-        if not event.slice:
-            names = self._names(number)
-            if event.action == "suspend":
-                self.resting[number] = None
-            elif event.action == "resume":
-                self.resting.pop(number, None)
-        wrong = [self._operate(event, name, now) for name in names]
-        if not event.slice and event.action == "suspend":
-            return ""  # those that cannot be suspended yet are when they can
-        return min(wrong, default=f"client {number} has no slices")
-
-    def _operate(self, event: OperateSlices, name: str, now: int) -> str:
-        if event.action == "move":
-            islands = self._state.island_of_host
-            hosts = [devices for host in spans.items(event.away) for devices in islands(host).island.devices_of(host)]
-            if not hosts and event.island < 0 and (place := self._resources.place(event.client, name)):
-                hosts = list(device_spans(place))  # away from here
-            return self.move(event.client, name, now, spans.normal(hosts), event.island)
-        return (self.suspend if event.action == "suspend" else self.resume)(event.client, name, now)
-
-    # --- by slice -----------------------------------------------------------------------------------------------
 
     def refused(self, session: int, name: str) -> str:
         """Why this slice cannot be moved or suspended now; "" if it can."""
@@ -192,8 +144,10 @@ class Relocation(ControllerModule):
         if target is None:
             return f"slice {name!r} finds no other devices"
         if each is None:
-            each = self._enter(session, name, now)
-        each.target, each.phase, each.why = target, "preparing", "code for its new devices"
+            each = self._enter(session, name, now, "preparing")
+        else:
+            each.turn("moved")
+        each.target, each.why = target, "code for its new devices"
         for one in each.names:
             self._resources.aim(session, one, target)
         self._compile(each, target)
@@ -253,11 +207,11 @@ class Relocation(ControllerModule):
             if b.session == session and b.place == place and b.key not in self.under_way
         )  # fmt: skip
 
-    def _enter(self, session: int, name: str, now: int) -> OnTheWay:
+    def _enter(self, session: int, name: str, now: int, phase: str = "emptying") -> OnTheWay:
         place = self._resources.place(session, name)
         assert place is not None
         names = self._together(session, name)
-        each = OnTheWay(self._state.sessions[session], names, place, now)
+        each = OnTheWay(self._state.sessions[session], names, place, now, phase=phase)
         self.under_way.update({(session, one): each for one in names})
         return each
 
@@ -314,8 +268,6 @@ class Relocation(ControllerModule):
         for each in dict.fromkeys(self.under_way.values()):
             while self._step(each, now):
                 changed = True
-        if self.asked:
-            self._answer()
         return changed
 
     def _step(self, each: OnTheWay, now: int) -> bool:
@@ -336,8 +288,6 @@ class Relocation(ControllerModule):
             "spilling": self._spill_all, "parked": self._rest, "returning": self._return, "filling": self._fill,
         }  # fmt: skip
         steps[was](each, now)
-        if each.phase != was:
-            each.seen = ()
         return each.phase != was
 
     def _is_elsewhere(self, each: OnTheWay) -> bool:
@@ -363,7 +313,7 @@ class Relocation(ControllerModule):
         never = [self._compilation.blame(rows.plan.id) is not None for rows in each.ahead]
         if all(map(any, zip(ready, never, strict=True))):
             self._compiled(each)
-            each.phase = "emptying"
+            each.turn("compiled")
             self._hold(each, now)
 
     def _empty(self, each: OnTheWay, now: int) -> None:
@@ -376,11 +326,11 @@ class Relocation(ControllerModule):
             return
         if each.target is None:
             if not self._in_use(each):
-                each.phase = "spilling"
+                each.turn("idle")
             return
         each.views = [buffer.id for buffer in here if buffer.shards]
         each.run = self._copies.begin(each.session, each.words, here, each.place, each.target, now)
-        each.phase = "copying"
+        each.turn("empty")
 
     def _in_use(self, each: OnTheWay) -> bool:
         """Whether a run that has been admitted has something there."""
@@ -424,7 +374,7 @@ class Relocation(ControllerModule):
         if each.asleep:
             self._wake(each)
             self._hold(each, now)
-            each.phase = "emptying"
+            each.turn("over")
         else:
             self._release(each, now)
 
@@ -438,7 +388,7 @@ class Relocation(ControllerModule):
         here = self._here(each)
         if not each.asleep:
             if not any(b.state in UNUSED for b in here):
-                each.phase = "filling"
+                each.turn("resumed")
             return
         for view in sorted([b.id for b in here if b.shards and not b.folded], reverse=True):
             if not self._buffers[view].users and not self._buffers[view].shared:  # views of it go first
@@ -455,24 +405,25 @@ class Relocation(ControllerModule):
             elif buffer.shared:
                 each.why = "views of its arrays, on other slices or from before a restart"
         if all(b.state == "spilled" or b.folded for b in here):
-            each.phase = "parked"
+            each.turn("away")
             for name in each.names:
                 self._resources.park(each.session.number, name)
                 self._resources.hold(each.session.number, name, each.words)
             self._runs.renew_reasons({(each.session.number, name): each.words for name in each.names})
-            self._outbox.effect(LogLine(f"{self._who(each)} is suspended"))
+            text = f"slice {', '.join(map(repr, each.names))} of client {each.session.name!r} is suspended"
+            self._outbox.effect(LogLine(text))
             self._runs.slices_bound(now)
 
     def _rest(self, each: OnTheWay, now: int) -> None:
         if not each.asleep:
             for name in each.names:
                 self._resources.unpark(each.session.number, name)
-            each.phase = "returning"
+            each.turn("resumed")
 
     def _return(self, each: OnTheWay, now: int) -> None:
         found = [self._resources.binding(each.session.number, name) for name in each.names]
         if all(b is not None and b.place is not None for b in found):
-            each.phase = "spilling" if each.asleep else "filling"
+            each.turn("suspended" if each.asleep else "there")
 
     def _fill(self, each: OnTheWay, now: int) -> None:
         """Its arrays come back together, when there is room for all of them."""
@@ -501,7 +452,7 @@ class Relocation(ControllerModule):
                     return
                 self._views.unfold(self._buffers[view])
             if each.asleep and not each.detached:
-                each.phase = "emptying"
+                each.turn("suspended")
             else:
                 self._release(each, now)
 
@@ -573,7 +524,8 @@ class Relocation(ControllerModule):
             if self._resources.binding(each.session.number, name) is not None:
                 self._resources.arrived(each.session.number, name, moved=False)
         self._compiled(each)
-        each.detached, each.target, each.phase, each.seen = True, None, "filling", ()
+        each.detached, each.target = True, None
+        each.turn("detached")
 
     def client_gone(self, session: ClientRecord, now: int) -> None:
         self.resting.pop(session.number, None)
@@ -582,12 +534,6 @@ class Relocation(ControllerModule):
             self._release(each, now)
 
     def _failed(self, each: OnTheWay, why: str) -> None:
-        self._outbox.effect(LogLine(f"{self._who(each)} {why}"))
-        for asked in self.asked:
-            if any((each.session.number, name) in asked.slices for name in each.names):
-                asked.wrong = asked.wrong or f"slice {', '.join(map(repr, each.names))} {why}"
-
-    # --- to look at ----------------------------------------------------------------------------------------------
-
-    def _who(self, each: OnTheWay) -> str:
-        return f"slice {', '.join(map(repr, each.names))} of client {each.session.name!r}"
+        text = f"slice {', '.join(map(repr, each.names))}"
+        self._outbox.effect(LogLine(f"{text} of client {each.session.name!r} {why}"))
+        self.failed.update(((each.session.number, name), f"{text} {why}") for name in each.names)

@@ -47,6 +47,7 @@ def status_of(server: Server) -> dict[str, Any]:
              "seconds": _seconds(now - each.since)}
             for each in found.relocations
         ],
+        "not_moved": [{"client": number, "reason": why} for number, why in found.not_moved],
         "refused": [
             {"agent": each.name, "island": server.cluster.islands[each.island].name if each.island >= 0 else "",
              "reason": each.reason, "seconds_ago": _seconds(now - each.at)}

@@ -31,6 +31,7 @@ class Enrolment:
 
     def __init__(self, cluster: Cluster, connected: Callable[[int], bool], known: JsonFile | None = None) -> None:
         self._cluster, self._connected, self._known = cluster, connected, known
+        self.drained: Callable[[int], bool] = lambda host: False  # whether it is to stay away
         self._agents: dict[int, Enrol] = {}  # by host: the last agent that had the number
         for host, agent in (known.read() if known else {}).items():
             if 0 <= host < cluster.hosts and agent.devices == cluster.island_of_host(host).devices_per_host:
@@ -58,6 +59,8 @@ class Enrolment:
         return self._take(host, request)
 
     def _take(self, host: int, request: Enrol) -> int:
+        if self.drained(host):
+            raise CallError(f"host {host} was drained: `seaway uncordon` for {request.name!r} lets it come back")
         self._has_memory(request, self._cluster.island_of_host(host))
         self._agents[host] = request
         self._earlier.discard(host)

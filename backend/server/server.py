@@ -144,6 +144,7 @@ class Server:
         )  # fmt: skip
         self.operating = OperatorCalls(self, known_cordons(kept) if kept else None)
         self.enrolment = Enrolment(cluster, self._connected, known_agents(kept) if kept else None)
+        self.enrolment.drained = self.controller.state.drained.__contains__
         self.blobs = Blobs(code, self._code_in_use)
         self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
         self._usage = known_usage(kept) if kept else None
@@ -269,8 +270,6 @@ class Server:
     async def _enrol(self, request: call_messages.Enrol) -> call_messages.Enrolled:
         try:
             host = self.enrolment.enrol(request)
-            if host in self.controller.state.drained:
-                raise CallError(f"host {host} was drained: `seaway uncordon {request.name}` lets it come back")
         except CallError as wrong:
             log.warning("agent %r at %s was refused: %s", request.name, request.address, wrong)
             self.node.feed(e.HostRefused(self.enrolment.wanted(request), request.name, str(wrong)))

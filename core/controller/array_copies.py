@@ -75,9 +75,9 @@ class ArrayCopies(ControllerModule):
         self._runs.advance(run, now)
         return run
 
-    def end(self, run: RunRecord, views: list[int] | None, old: Place, new: Place) -> None:
+    def end(self, run: RunRecord, views: list[int] | None, old: Place, new: Place) -> dict[int, int]:
         """It is over. Names stand for the copies from now on, and these are views of those. None: the copies are
-        dropped. Nothing may be lowered meanwhile."""
+        dropped. Nothing may be lowered meanwhile. Returns the copy of each buffer."""
         copied: dict[int, int] = {}  # buffer -> its copy
         for named in run.result_names() if views is not None else ():
             for copy, its in self._pairs(named):
@@ -96,6 +96,7 @@ class ArrayCopies(ControllerModule):
         for named in made:
             self._refs.drop_copy(named)
         self.forget(run)
+        return copied
 
     def forget(self, run: RunRecord) -> None:
         """What its results were to be has become of them, or never will."""

@@ -15,7 +15,7 @@ import msgspec
 from ..memory import Buffer, Buffers
 from ..model import SliceSpec, device_spans, spans
 from ..protocol import LogLine
-from ..slices import Resources
+from ..slices import Binding, Resources
 from .membership import Membership
 from .outbox import TurnOutbox
 from .records import RunRecord
@@ -23,13 +23,18 @@ from .relocation import Relocation
 from .state import ControllerModule, State
 from .watch import Watchdog
 
+SOON, LATE = 1_000_000_000, 60_000_000_000  # nanoseconds between tries to move a slice
+
 
 class Drain(msgspec.Struct, eq=False):
     host: int
     since: int
     until: int = 0  # the deadline; 0: none
     waits: str = ""  # why it is not empty yet
-    seen: tuple[int, int] = (-1, -1)  # what places and moves were like when no place was found
+    seen: tuple[int, int] = (-1, -1)  # what places and moves were like when it was looked at last
+    tried: dict[tuple[int, str], int] = {}  # slices, and when they may be tried again
+    pause: int = SOON  # until the next try, after one that has failed
+    adopted: list[tuple[int, str]] = []  # slices that stand for arrays whose slices were released
 
 
 class Drains(ControllerModule):
@@ -50,8 +55,8 @@ class Drains(ControllerModule):
             return f"host {host} is {'' if on else 'not '}cordoned"
         self._resources.cordon(host, on)
         if not on:
-            self.under_way.pop(host, None)
-            self._watch.end(("drained", host))
+            if host in self.under_way:
+                self._end(self.under_way[host])
             self._state.drained.pop(host, None)
             self._relocation.places_changed(now)
         return ""
@@ -82,52 +87,76 @@ class Drains(ControllerModule):
     def _step(self, drain: Drain, now: int) -> bool:
         host, island = drain.host, self._state.island_of_host(drain.host)
         if not spans.contains(island.members, host) or host in island.leaving:
-            del self.under_way[host]
-            self._watch.end(("drained", host))
+            self._end(drain)
             return False
         late = bool(drain.until) and now >= drain.until
         if not late:
-            if not self._slices_gone(drain, now):
-                return False
+            here = self._slices(host)
+            if here:
+                return self._move_away(drain, here, now)
             if run := next((run for run in self._state.runs.values() if _needs(run, host)), None):
                 drain.waits = f"program {run.program.ir.name!r} of {self._state.client_text(run.session.number)}"
                 return False
-            if left := [b for b in self._left(host) if b.client in self._state.sessions]:
+            if left := self._left(host):
                 drain.waits = f"arrays of {self._state.client_text(left[0].client)}"
-                return self._adopt(left[0], now)
+                return self._adopt(drain, left[0])
         self._outbox.effect(LogLine(f"host {host} has drained" if not late else f"host {host} leaves: its time is up"))
         self._state.drained[host] = None
         self._membership.leave(host, "its time to drain was up" if late else "it was drained", now)
         return True
 
-    def _slices_gone(self, drain: Drain, now: int) -> bool:
-        """Whether no slice is there; if not, those that can move begin to."""
-        devices = self._state.island_of_host(drain.host).island.devices_of(drain.host)
-        here = [
+    def _end(self, drain: Drain) -> None:
+        del self.under_way[drain.host]
+        for what in ("drained", "drains on"):
+            self._watch.end((what, drain.host))
+        for key in drain.adopted:
+            self._resources.release(*key)
+
+    def _slices(self, host: int) -> list[Binding]:
+        """Those that have a device of this host, or will have."""
+        devices = self._state.island_of_host(host).island.devices_of(host)
+        return [
             b for b in self._resources.bindings()
             if any(place and spans.overlap(device_spans(place), devices) for place in (b.place, b.target, b.back))
         ]  # fmt: skip
-        if not here:
-            return True
+
+    def _move_away(self, drain: Drain, here: list[Binding], now: int) -> bool:
+        """Those that can move begin to. True: one has. One whose move has failed is tried again later, and later."""
         seen = (self._resources.version, len(self._relocation.under_way))
-        if drain.seen != seen:
-            drain.waits = ""
-            for binding in here:
-                moving = self._relocation.under_way.get(binding.key)
-                if moving is None or moving.phase == "parked":
-                    drain.waits = self._relocation.move(*binding.key, now) or drain.waits
-            drain.seen = (self._resources.version, len(self._relocation.under_way))
-        return False
+        if drain.seen == seen and all(now < again for again in drain.tried.values()):
+            return False
+        begun = False
+        for binding in here:
+            moving = self._relocation.under_way.get(binding.key)
+            if (moving is not None and moving.phase != "parked") or now < drain.tried.get(binding.key, 0):
+                drain.waits = self._relocation.failed.get(binding.key, drain.waits)
+                continue
+            drain.waits = self._relocation.move(*binding.key, now)
+            if drain.waits:
+                drain.tried.pop(binding.key, None)  # there is no place: it is tried when that may be otherwise
+                continue
+            begun = True
+            drain.pause = min(2 * drain.pause, LATE) if binding.key in drain.tried else SOON
+            drain.tried[binding.key] = now + drain.pause
+            self._watch.begin_for(("drains on", drain.host), now, drain.pause, lambda at: None)
+        drain.seen = (self._resources.version, len(self._relocation.under_way))
+        return begun
 
     def _left(self, host: int) -> list[Buffer]:
-        """The clients' arrays that still lie there."""
-        return [b for b in self._buffers if b.state != "poisoned" and b.handle and spans.contains(b.hosts, host)]
+        """What somebody still has there."""
+        return [
+            b for b in self._buffers
+            if b.state != "poisoned" and (b.handle or b.holds > b.users) and spans.contains(b.hosts, host)
+            and b.client in self._state.sessions
+        ]  # fmt: skip
 
-    def _adopt(self, buffer: Buffer, now: int) -> bool:
+    def _adopt(self, drain: Drain, buffer: Buffer) -> bool:
         """The slice on which it was made was released: there is to be one that can move."""
-        place, kind = buffer.layout.place, self._state.cluster.islands[buffer.layout.place.island].kind
-        spec = SliceSpec(f"(of array {buffer.name})", place.size, kind=kind)
-        return self._resources.adopt(buffer.client, spec, place)
+        place, number = buffer.layout.place, buffer.client
+        kind = self._state.cluster.islands[place.island].kind
+        spec = SliceSpec(f"(of arrays, {self._resources.version})", place.size, kind=kind)
+        drain.adopted.append((number, spec.name))
+        return self._resources.adopt(number, spec, place)
 
 
 def _needs(run: RunRecord, host: int) -> bool:

@@ -76,7 +76,7 @@ class Gets(ControllerModule):
         session, call, buffer = get.session, get.call, named.buffer
         record = self._buffers.all[buffer]
         layout = record.layout
-        if self._state.asleep and (named.session.number, layout.place) in self._state.asleep:
+        if buffer in self._state.asleep:
             named.gets.append(get)
             return
         if record.state in ("spilling", "spilled", "restoring"):

@@ -42,7 +42,9 @@ from .records import ClientRecord, RunRecord, Waiter
 from .runs import Runs
 from .state import ControllerModule, State
 from .views import Views
+from .watch import Watchdog
 
+AGAIN = 100_000_000  # nanoseconds between looks at what waits for memory, or for other slices
 BY_BUFFER = ("emptying", "copying", "spilling", "filling")  # phases in which each buffer is looked at
 UNUSED = ("promised", "spilling", "restoring")  # states of buffers that are not yet where they will be
 
@@ -50,9 +52,12 @@ UNUSED = ("promised", "spilling", "restoring")  # states of buffers that are not
 # (phase, what happened) -> the next phase. "detached": its slices were released, or a device was lost.
 PHASES: dict[tuple[str, str], str] = {
     ("preparing", "compiled"): "emptying",  # its programs can run at the target
+    ("preparing", "lost"): "emptying",  # which is not there any more
+    ("preparing", "still parked"): "parked",
     ("emptying", "empty"): "copying",  # nothing is made there any more, ...
     ("emptying", "idle"): "spilling",  # ... nor used
     ("copying", "over"): "emptying",  # and then to host memory again
+    ("copying", "still parked"): "parked",
     ("spilling", "away"): "parked",  # all of it is in host memory
     ("spilling", "resumed"): "filling",
     ("parked", "moved"): "preparing",
@@ -74,14 +79,17 @@ class OnTheWay(msgspec.Struct, eq=False):
     names: tuple[str, ...]
     place: Place
     since: int
+    tickets: dict[str, int]  # of the slices: another one may be bound by the same name
     target: Place | None = None  # of a move
     asleep: bool = False  # they are to be in host memory
     phase: str = "emptying"
     run: RunRecord | None = None  # that copies
-    views: list[int] = []  # that are to be made again of the copies
+    mine: set[int] | None = None  # the buffers that go with them, since they are held
+    runs: frozenset[int] = frozenset()  # that had been admitted then, and have something there
+    resident: set[int] = set()  # of these buffers: those that were on the devices, and come back together
     line: int = 0  # its number among those that wait for memory
     why: str = ""  # what it waits for, if that is nothing that the phase says
-    places: tuple[tuple[int, Place], ...] = ()  # entries of `State.asleep`
+    again: int = 0  # while it waits for that: when to look next
     seen: tuple[int, ...] = ()  # what can change what buffers are like, as of the last look at them
     detached: bool = False  # its slices are not here any more; its arrays may be
     ahead: list[PlanRows] = []  # of a move: what is compiled for the target
@@ -93,9 +101,11 @@ class OnTheWay(msgspec.Struct, eq=False):
     @property
     def words(self) -> str:
         """What goes on, for those who wait for it."""
+        if self.target:
+            return "is being moved"
         if not self.asleep:
-            return "is being moved" if self.target else "is being resumed"
-        return "is suspended" if self.phase in ("parked", "preparing") else "is being suspended"
+            return "is being resumed"
+        return "is suspended" if self.phase == "parked" else "is being suspended"
 
 
 class Relocation(ControllerModule):
@@ -113,8 +123,9 @@ class Relocation(ControllerModule):
     _runs: Runs
     _spill: Spill
     _views: Views
+    _watch: Watchdog
     under_way: dict[tuple[int, str], OnTheWay] = {}  # by session and slice; those of one share one record
-    failed: dict[tuple[int, str], str] = {}  # slices that were not moved, and why, until `slice_calls` has heard
+    failed: dict[tuple[int, str], str] = {}  # slices with which what was asked for last was not done, and why
     resting: dict[int, None] = {}  # clients of which all slices are suspended, also those that are bound later
 
     # --- in ------------------------------------------------------------------------------------------------------
@@ -143,6 +154,8 @@ class Relocation(ControllerModule):
         target = fit[0] if fit else None
         if target is None:
             return f"slice {name!r} finds no other devices"
+        if each is not None and (why := self._views_elsewhere(each)):
+            return f"slice {name!r} {why}: resume it first"
         if each is None:
             each = self._enter(session, name, now, "preparing")
         else:
@@ -179,8 +192,7 @@ class Relocation(ControllerModule):
         each = self.under_way.get((session, name))
         if each is not None:
             each.asleep = True  # if it moves, or comes back: then as soon as it has
-            if each.phase != "preparing":
-                self._hold(each, now)
+            self._hold(each, now)
             return ""
         if why := self.refused(session, name):
             return why
@@ -195,8 +207,7 @@ class Relocation(ControllerModule):
         if each is None or not each.asleep:
             return f"slice {name!r} is not suspended"
         each.asleep = False
-        if each.phase != "preparing":
-            self._hold(each, now)
+        self._hold(each, now)
         return ""
 
     def _together(self, session: int, name: str) -> tuple[str, ...]:
@@ -211,36 +222,74 @@ class Relocation(ControllerModule):
         place = self._resources.place(session, name)
         assert place is not None
         names = self._together(session, name)
-        each = OnTheWay(self._state.sessions[session], names, place, now, phase=phase)
-        self.under_way.update({(session, one): each for one in names})
+        tickets = {b.spec.name: b.ticket for b in self._resources.bindings() if b.session == session}
+        each = OnTheWay(self._state.sessions[session], names, place, now, tickets, phase=phase)
+        for one in names:
+            self.under_way[session, one] = each
+            self.failed.pop((session, one), None)
         return each
 
+    def _bindings(self, each: OnTheWay) -> list[Binding]:
+        """Of its slices that are still bound."""
+        found = [self._resources.binding(each.session.number, name) for name in each.names]
+        return [b for b in found if b is not None and b.ticket == each.tickets[b.spec.name]]
+
+    def _is_parked(self, each: OnTheWay) -> bool:
+        return any(b.parked for b in self._bindings(each))
+
+    def _views_elsewhere(self, each: OnTheWay) -> str:
+        """Why a slice whose arrays are in host memory cannot be moved."""
+        for b in self._here(each):
+            if b.folded and not set(b.sources) <= (each.mine or set()):
+                return "has views of arrays of other slices"
+        return ""
+
     def _hold(self, each: OnTheWay, now: int) -> None:
-        """What needs the slices waits from now on, and hears why."""
+        """What needs the slices waits from now on, and hears why. Not before a target has been prepared, nor when they
+        are not here."""
+        if each.phase == "preparing" or each.detached:
+            return
         session, each.seen = each.session, ()
-        for name in each.names:
+        words = {(session.number, b.spec.name): each.words for b in self._bindings(each) if b.held != each.words}
+        for _, name in words:
             self._resources.hold(session.number, name, each.words)
-        if each.asleep and not each.places:
-            each.places = tuple((session.number, place) for place in self._places(each))
-            self._state.asleep.update(dict.fromkeys(each.places))
-        self._views.wait_again(session)
-        self._runs.lower_again(now)
+        rests = each.mine is not None and not each.mine.isdisjoint(self._state.asleep)
+        if each.mine is None or (each.asleep and not rests):
+            self._views.wait_again(session)
+            self._runs.lower_again(now, lambda: self._choose(each), session)
+        elif rests and not each.asleep:
+            self._wake(each)
+        self._runs.renew_reasons(words)
+
+    def _choose(self, each: OnTheWay) -> None:
+        """What has not been admitted has been taken back: what there is now goes with these slices."""
+        number = each.session.number
+        if each.mine is None:
+            places = frozenset(self._places(each))
+            each.mine = {
+                ident for b in self._buffers if b.client == number and b.layout.place in places
+                and (b.owner is None or b.owner.copies is None) for ident in range(b.id, b.id + b.count)
+            }  # fmt: skip
+            each.runs = frozenset(
+                run.id for run in self._state.runs.values()
+                if run.using and run.session.number == number
+                and any(slot.layout.place in places for slot in run.plan.slots)
+            )  # fmt: skip
+        if each.asleep:
+            self._state.asleep.update(dict.fromkeys(each.mine))
 
     def _places(self, each: OnTheWay) -> list[Place]:
         """Where arrays lie that go with these slices: there, or on some of those devices."""
-        number, found = each.session.number, {each.place: None}
-        for name in each.names:
-            places = [self._resources.place(number, spec.name) for spec in self._resources.parts(number, name)]
-            found.update((place, None) for place in places if place is not None)
-        found.update((buffer.layout.place, None) for buffer in self._buffers if buffer.client == number)
+        number = each.session.number
         mine = [b for b in self._resources.bindings() if b.session == number]
-        return [place for place in found if self._has(each, place, mine)]
+        found = dict.fromkeys(buffer.layout.place for buffer in self._buffers if buffer.client == number)
+        return [place for place in (each.place, *found) if self._has(each, place, mine)]
 
     def _has(self, each: OnTheWay, place: Place, mine: list[Binding]) -> bool:
         """Whether arrays at this place go with these slices, and not with another one of the client (`mine`): one that
         lies just there, or has a part there, or was bound before and has these devices, too."""
-        if place == each.place or each.detached:
-            return place == each.place or (each.session.number, place) in each.places
+        if place == each.place:
+            return True
         if any(place in (b.place, b.target) for b in mine):
             return False
         number = each.session.number
@@ -280,7 +329,7 @@ class Relocation(ControllerModule):
         if was in BY_BUFFER:
             state = self._state
             seen = (state.next_seq, len(state.in_flight), len(state.runs), self._ledger.eased, self._resources.version)
-            if each.seen == seen:
+            if each.seen == seen or now < each.again:
                 return False
             each.seen = seen
         steps: dict[str, Callable[[OnTheWay, int], None]] = {
@@ -288,30 +337,34 @@ class Relocation(ControllerModule):
             "spilling": self._spill_all, "parked": self._rest, "returning": self._return, "filling": self._fill,
         }  # fmt: skip
         steps[was](each, now)
+        if each.why and each.phase == was and was in BY_BUFFER:
+            each.again = now + AGAIN
+            self._watch.begin_for(("slice", *each.names, each.session.number), now, AGAIN, lambda at: None)
         return each.phase != was
 
     def _is_elsewhere(self, each: OnTheWay) -> bool:
         """Its client has released it, or a device was lost where it lay."""
-        found = [self._resources.binding(each.session.number, name) for name in each.names]
-        return any(b is None or each.place not in (b.place, b.back) for b in found)
+        found = self._bindings(each)
+        return len(found) < len(each.names) or any(each.place not in (b.place, b.back) for b in found)
 
     def _here(self, each: OnTheWay) -> list[Buffer]:
-        """The client's buffers at these places that have contents, or will have."""
-        places = frozenset(self._places(each))
-        return [
-            b for b in self._buffers
-            if b.client == each.session.number and b.layout.place in places and b.state != "poisoned"
-            and (b.owner is None or b.owner.copies is None)
-        ]  # fmt: skip
+        """Its buffers that have contents, or will have."""
+        found = [self._buffers.all.get(ident) for ident in sorted(each.mine or ())]
+        return [buffer for buffer in found if buffer is not None and buffer.state != "poisoned"]
 
     def _prepare(self, each: OnTheWay, now: int) -> None:
         """Until its programs can run where it goes, or never will."""
         if not self._has_target(each):
-            self._detach(each, now)
+            self._failed(each, "was not moved: devices were lost where it was to go")
+            self._compiled(each)
+            self._give_up_target(each)
+            each.turn("still parked" if self._is_parked(each) else "lost")
+            self._hold(each, now)
             return
         ready = [self._compilation.ask(rows) for rows in each.ahead]
         never = [self._compilation.blame(rows.plan.id) is not None for rows in each.ahead]
-        if all(map(any, zip(ready, never, strict=True))):
+        late = now - each.since > self._state.config.bounds.compile
+        if late or all(map(any, zip(ready, never, strict=True))):
             self._compiled(each)
             each.turn("compiled")
             self._hold(each, now)
@@ -325,21 +378,13 @@ class Relocation(ControllerModule):
         if any(buffer.promise or buffer.state in UNUSED for buffer in here):
             return
         if each.target is None:
-            if not self._in_use(each):
+            if each.runs.isdisjoint(self._state.runs):
+                there = [b for b in here if b.on_device and not b.sources]
+                each.resident.update(ident for b in there for ident in range(b.id, b.id + b.count))
                 each.turn("idle")
             return
-        each.views = [buffer.id for buffer in here if buffer.shards]
         each.run = self._copies.begin(each.session, each.words, here, each.place, each.target, now)
         each.turn("empty")
-
-    def _in_use(self, each: OnTheWay) -> bool:
-        """Whether a run that has been admitted has something there."""
-        places = frozenset(self._places(each))
-        for run in self._state.runs.values():
-            if run.using and run.session.number == each.session.number:
-                if any(slot.layout.place in places for slot in run.plan.slots):
-                    return True
-        return False
 
     # --- to other devices ------------------------------------------------------------------------------------------
 
@@ -353,49 +398,49 @@ class Relocation(ControllerModule):
             if run.state != "over":
                 return
         arrived = (run is None or run.blame is None) and self._has_target(each)
-        old, target = each.place, each.target
+        old, target, copied = each.place, each.target, dict[int, int]()
         assert target is not None
 
         def change() -> None:
             if run is not None:
-                self._copies.end(run, each.views if arrived else None, old, target)
-            for name in each.names:
-                self._resources.arrived(each.session.number, name, arrived)
+                views = [buffer.id for buffer in self._here(each) if buffer.shards]
+                copied.update(self._copies.end(run, views if arrived else None, old, target))
+            for b in self._bindings(each):
+                self._resources.arrived(each.session.number, b.spec.name, arrived)
 
+        self._runs.lower_again(now, change, each.session)
         each.run = each.target = None
-        self._runs.lower_again(now, change)
         if arrived:
-            each.place = target
+            self._wake(each)
+            each.place, each.mine = target, set(copied.values())
             if all(b.place != old for b in self._resources.bindings()):
                 self._lowerings.forget_place(old)
         else:
-            why = f"was not moved: {run.blame if run is not None else 'devices were lost'}"
-            self._failed(each, why)
+            self._failed(each, f"was not moved: {run.blame if run is not None else 'devices were lost'}")
         if each.asleep:
-            self._wake(each)
-            self._hold(each, now)
             each.turn("over")
+            self._hold(each, now)
+        elif self._is_parked(each):
+            each.turn("still parked")
         else:
             self._release(each, now)
 
+    def _give_up_target(self, each: OnTheWay) -> None:
+        each.target = None
+        for b in self._bindings(each):
+            self._resources.arrived(each.session.number, b.spec.name, moved=False)
+
     def _has_target(self, each: OnTheWay) -> bool:
-        found = [self._resources.binding(each.session.number, name) for name in each.names]
-        return all(b is not None and b.target == each.target for b in found)
+        return all(b.target == each.target for b in self._bindings(each))
 
     # --- to host memory, and back -----------------------------------------------------------------------------------
 
     def _spill_all(self, each: OnTheWay, now: int) -> None:
-        here = self._here(each)
         if not each.asleep:
-            if not any(b.state in UNUSED for b in here):
+            if not any(b.state in UNUSED for b in self._here(each)):
                 each.turn("resumed")
             return
-        for view in sorted([b.id for b in here if b.shards and not b.folded], reverse=True):
-            if not self._buffers[view].users and not self._buffers[view].shared:  # views of it go first
-                self._views.fold(self._buffers[view])
-        mine = {b.id for b in here}
-        self._buffers.open(lambda b: b.id in mine)
-        here, each.why = self._here(each), ""
+        here, each.why = self._folded_and_apart(each), ""
         for buffer in here:
             if self._spill.is_idle(buffer):
                 if self._spill.fits(buffer):
@@ -406,33 +451,42 @@ class Relocation(ControllerModule):
                 each.why = "views of its arrays, on other slices or from before a restart"
         if all(b.state == "spilled" or b.folded for b in here):
             each.turn("away")
-            for name in each.names:
-                self._resources.park(each.session.number, name)
-                self._resources.hold(each.session.number, name, each.words)
-            self._runs.renew_reasons({(each.session.number, name): each.words for name in each.names})
+            for b in self._bindings(each):
+                self._resources.park(each.session.number, b.spec.name)
+            self._hold(each, now)
             text = f"slice {', '.join(map(repr, each.names))} of client {each.session.name!r} is suspended"
             self._outbox.effect(LogLine(text))
             self._runs.slices_bound(now)
 
+    def _folded_and_apart(self, each: OnTheWay) -> list[Buffer]:
+        """Its buffers, counted one by one, with views folded that nothing uses; views of views before these."""
+        for buffer in reversed(self._here(each)):
+            if buffer.shards and not (buffer.folded or buffer.users or buffer.shared):
+                self._views.fold(buffer)
+            if buffer.count > 1:
+                self._buffers.all.open(buffer, buffer.id)
+        return self._here(each)
+
     def _rest(self, each: OnTheWay, now: int) -> None:
         if not each.asleep:
-            for name in each.names:
-                self._resources.unpark(each.session.number, name)
+            for b in self._bindings(each):
+                self._resources.unpark(each.session.number, b.spec.name)
             each.turn("resumed")
 
     def _return(self, each: OnTheWay, now: int) -> None:
-        found = [self._resources.binding(each.session.number, name) for name in each.names]
-        if all(b is not None and b.place is not None for b in found):
+        if all(b.place is not None for b in self._bindings(each)):
             each.turn("suspended" if each.asleep else "there")
 
     def _fill(self, each: OnTheWay, now: int) -> None:
-        """Its arrays come back together, when there is room for all of them."""
+        """Its arrays come back together, when there is room for all of them. Those that were not on the devices before,
+        and that no view needs, come when they are needed."""
         if each.line:
             return
         here = self._here(each)
         if any(b.state in UNUSED for b in here):
             return
-        away = [b for b in here if b.state == "spilled"]
+        needed = each.resident.union(*[b.sources for b in here if b.folded])
+        away = [b for b in here if b.state == "spilled" and b.id in needed]
         if away and each.tried != self._ledger.eased:
             each.line = self._admission.join(
                 Waiter(
@@ -483,8 +537,8 @@ class Relocation(ControllerModule):
         number = each.session.number
         for name in each.names:
             self.under_way.pop((number, name), None)
-            if self._resources.binding(number, name) is not None:
-                self._resources.hold(number, name, "")
+        for b in self._bindings(each):
+            self._resources.hold(number, b.spec.name, "")
         here = self._here(each)
         self._wake(each)
         if each.session.gone:
@@ -501,18 +555,17 @@ class Relocation(ControllerModule):
             self.suspend(number, name, now)
 
     def _wake(self, each: OnTheWay) -> None:
-        """Arrays there need not stay in host memory."""
-        for entry in each.places:
-            self._state.asleep.pop(entry, None)
-        each.places = ()
-        self._state.wake.extend(
-            run for run in self._state.runs.values() if run.state == "submitted" and run.session is each.session
-        )
+        """Its arrays need not stay in host memory."""
+        for ident in each.mine or ():
+            self._state.asleep.pop(ident, None)
+        runs = self._state.runs.values()
+        self._state.wake.extend(run for run in runs if run.state == "submitted" and run.session is each.session)
 
     def _detach(self, each: OnTheWay, now: int) -> None:
         """Its slices were released, or a device was lost: what was begun is taken back, and its arrays come back."""
-        if each.target is not None:
-            self._failed(each, "was not moved: it was released, or devices were lost")
+        if each.target is not None or (each.asleep and each.phase in ("emptying", "spilling")):
+            done = "moved" if each.target is not None else "suspended"
+            self._failed(each, f"was not {done}: it was released, or devices were lost")
         run, each.run = each.run, None
         if run is not None:
             self._outcomes.fail(run, Blame("moved", "its slice is elsewhere"), now)
@@ -520,15 +573,15 @@ class Relocation(ControllerModule):
         if each.line:
             self._admission.leave(each.line)
             each.line = 0
-        for name in each.names:
-            if self._resources.binding(each.session.number, name) is not None:
-                self._resources.arrived(each.session.number, name, moved=False)
+        self._give_up_target(each)
         self._compiled(each)
-        each.detached, each.target = True, None
+        each.detached = True
         each.turn("detached")
 
     def client_gone(self, session: ClientRecord, now: int) -> None:
         self.resting.pop(session.number, None)
+        for key in [key for key in self.failed if key[0] == session.number]:
+            del self.failed[key]
         for each in [e for e in dict.fromkeys(self.under_way.values()) if e.session is session]:
             self._detach(each, now)
             self._release(each, now)

@@ -220,10 +220,9 @@ class Runs(ControllerModule):
                 self._wait(run, f"buffer {source.name}, which has no place yet")
                 return None
             buffer = buffers[source.buffer]
-            if self._state.asleep and not program.pinned:
-                if (run.session.number, buffer.layout.place) in self._state.asleep:
-                    self._wait(run, f"buffer {source.name}, which is suspended")
-                    return None
+            if source.buffer in self._state.asleep and not program.pinned:
+                self._wait(run, f"buffer {source.name}, which is suspended")
+                return None
             if buffer.layouts:
                 layouts.append(buffer.layouts)
             else:
@@ -323,10 +322,15 @@ class Runs(ControllerModule):
             self.advance(run, now)
         self._puts.slice_bound(session, name, now)
 
-    def lower_again(self, now: int, change: Callable[[], None] | None = None) -> None:
-        """The device map has changed: what has not started is lowered anew, readers taken back before makers. What is
-        to `change` while nothing is lowered does so then."""
-        waiting = [run for run in self._state.runs.values() if run.state in ("planned", "compiled")]
+    def lower_again(
+        self, now: int, change: Callable[[], None] | None = None, session: ClientRecord | None = None
+    ) -> None:
+        """The device map has changed (for one client, if it is given): what has not started is lowered anew, readers
+        taken back before makers. What is to `change` while nothing is lowered does so then."""
+        waiting = [
+            run for run in self._state.runs.values()
+            if run.state in ("planned", "compiled") and (session is None or run.session.number == session.number)
+        ]  # fmt: skip
         for run in reversed(waiting):
             self._take_back(run)
         self._puts.take_back()

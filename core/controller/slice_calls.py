@@ -70,12 +70,12 @@ class SliceCalls(ControllerModule):
         number, names = event.client, [event.slice]
         if number not in self._state.sessions:
             return f"there is no client {number}"
+        if event.action == "resume":  # the others stay suspended, and one that is bound later is not
+            self._relocation.resting.pop(number, None)
         if not event.slice:
             names = self._names(number)
             if event.action == "suspend":
                 self._relocation.resting[number] = None
-            elif event.action == "resume":
-                self._relocation.resting.pop(number, None)
         wrong = [self._operate(event, name, now) for name in names]
         if not event.slice and event.action == "suspend":
             return ""  # those that cannot be suspended yet are when they can
@@ -100,5 +100,4 @@ class SliceCalls(ControllerModule):
         changed = relocation.work(now)
         if self.asked:
             self._answer()
-        relocation.failed.clear()
         return changed

@@ -93,6 +93,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     stalls_ever: int
     refusals: tuple[Refusal, ...]  # agents that may not be hosts
     relocations: tuple[RelocationView, ...]
+    not_moved: tuple[tuple[int, str], ...]  # client, and what was not done that was asked for last
     drains: tuple[DrainView, ...]
     cordoned: tuple[int, ...]  # hosts
     drained: tuple[int, ...]  # hosts that have left, and stay away until their cordon is lifted
@@ -114,6 +115,7 @@ def snapshot_of(
             RelocationView(each.session.number, each.names, each.words, each.why, each.since)
             for each in dict.fromkeys(relocation.under_way.values())
         ),
+        tuple(dict.fromkeys((number, why) for (number, _), why in relocation.failed.items())),
         tuple(DrainView(each.host, each.waits, each.since, each.until) for each in drains.under_way.values()),
         tuple(host for host in range(state.cluster.hosts) if resources.is_cordoned(host)),
         tuple(state.drained), order.whole(),

@@ -148,8 +148,7 @@ class State:
         # run -> by seq, what has ended for another's failure
         self.unexplained: dict[int, dict[int, InFlight]] = {}
         self.drained: dict[int, None] = {}  # hosts that are not to come back until their cordon is lifted; `drains`
-        # places of clients' arrays that are to stay in host memory: (client, place); `relocation`
-        self.asleep: dict[tuple[int, Place], None] = {}
+        self.asleep: dict[int, None] = {}  # buffers that are to stay in host memory; `relocation`
         self.stalls_ever = 0  # waits that have outlasted their soft bound
         # the agenda: what is to be done before the turn ends
         self.overdue: deque[InFlight] = deque()  # they have outlasted their hard bound

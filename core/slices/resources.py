@@ -85,6 +85,7 @@ class Resources:
     def host_joined(self, host: int) -> None:
         """A host is new or has come back; all its devices can be used."""
         self._inventory_of_host(host).turn(host, "joined")
+        self.version += 1
 
     def host_draining(self, host: int) -> None:
         """Bind no new slices to this host; `remap` moves the slices that it has."""
@@ -92,11 +93,13 @@ class Resources:
 
     def host_lost(self, host: int) -> None:
         self._inventory_of_host(host).turn(host, "lost")
+        self.version += 1
 
     def cordon(self, host: int, on: bool) -> None:
         """Bind no new slices to this host; those that it has stay. Or do so again."""
         cordoned = self._inventory_of_host(host).cordoned
         (cordoned.add if on else cordoned.discard)(host)
+        self.version += 1
 
     def is_cordoned(self, host: int) -> bool:
         return host in self._inventory_of_host(host).cordoned
@@ -265,7 +268,8 @@ class Resources:
         """Where it was to go, or to come back to, a device is lost."""
         if binding.target and spans.overlap(device_spans(binding.target), gone):
             self._put(binding, binding.target, by=-1)
-            self._bindings[binding.key] = msgspec.structs.replace(binding, target=None)
+            self._bindings[binding.key] = binding = msgspec.structs.replace(binding, target=None)
+            self._mark_again(binding)
         elif binding.back and spans.overlap(device_spans(binding.back), gone):
             self._bindings[binding.key] = msgspec.structs.replace(binding, back=None, claim=None)
 
@@ -352,10 +356,14 @@ class Resources:
         else:
             self._put(binding, target, by=-1)
         self._bindings[session, name] = binding
-        if binding.place and not binding.parked:
-            self._put(binding, binding.place, by=-1)  # the two may have had devices in common
-            self._put(binding, binding.place)
+        self._mark_again(binding)
         self.version += 1
+
+    def _mark_again(self, binding: Binding) -> None:
+        """It has one of two places now, which may have had devices in common."""
+        if binding.place and not binding.parked:
+            self._put(binding, binding.place, by=-1)
+            self._put(binding, binding.place)
 
     def park(self, session: int, name: str) -> None:
         """None of its arrays is on its devices. Call `retry`, because others may wait for them."""

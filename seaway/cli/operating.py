@@ -12,6 +12,7 @@ from typing import Any
 
 from backend.wire import OperateCall, OperateReply
 
+from ..errors import SeawayError
 from .status import access_of, add_access, address_of, asked, look
 
 EVERY = 0.2  # seconds between looks
@@ -81,8 +82,11 @@ def _slices(given: argparse.Namespace, action: Any) -> int:
     )  # fmt: skip
     done: OperateReply = asked(place, access, request)
     if not given.no_wait:
-        rest = "is suspended" if action == "suspend" else ""
+        rest = "" if action == "resume" else "is suspended"
         _follow(lambda: _moving(look(place, access), done.number, given.slice, rest))
+        for each in look(place, access)["not_moved"] if action != "resume" else ():
+            if each["client"] == done.number and (not given.slice or f"'{given.slice}'" in each["reason"]):
+                raise SeawayError(f"client {done.number}: {each['reason']}")
     words = {"move": "moved", "suspend": "suspended", "resume": "resumed"}
     begun = "is being " if given.no_wait else ""
     print(f"client {done.number}: {f'slice {given.slice!r} ' if given.slice else ''}{begun}{words[action]}", flush=True)

@@ -145,6 +145,7 @@ def _on_the_way(found: dict[str, Any]) -> list[str]:
         waits = f": waits for {each['waits']}" if each["waits"] else ""
         names = ", ".join(map(repr, each["slices"]))
         lines.append(f"slice {names} of client {each['client']} {each['state']}, for {each['seconds']:.0f} s{waits}")
+    lines += [f"client {each['client']}: {each['reason']}" for each in found["not_moved"]]
     return lines
 
 

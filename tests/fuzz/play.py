@@ -380,7 +380,7 @@ class Game:
             self.world.controller.feed(e.OperateSlices(number, "resume"))
         asked = {action.of for action in self.case.actions if isinstance(action, c.Operate) and action.itself}
         for number in asked - self.gone.keys():  # behind what it has asked for itself, and may still be on its way
-            if (script := self.people[number]) is not None and script.machine.state in ("open", "away"):
+            if (script := self.people[number]) is not None and script.machine.state in ("new", "open", "away"):
                 script.relocate("resume")
 
     # --- the end of all faults ------------------------------------------------------------------------------------

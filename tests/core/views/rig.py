@@ -36,7 +36,7 @@ def program(
     b = Build(name)
     b.slices = [WHOLE, where] if where.of else [where]
     home = len(b.slices) - 1
-    at = "s" if not where.of else where.name
+    at = where.name
     split = "0" if value.sharding.dims else ""
     arg = b.arg(at, *value.shape, split=split, donate=donate)
     out = result or value

@@ -22,8 +22,7 @@ PACKAGES = {  # each benchmark's module has its name
         "transfers": "an array from host to host and back, against a raw socket",
     },
     "control": {
-        "control": "the control plane over real streams at 16 to 512 hosts: controller CPU a gang, tree against flat",
-        "hops": "the path of one call: Python calls, files, allocations and CPU time in each machine",
+        "control": "the control plane over real streams at 16 to 512 hosts: controller CPU a gang, tree against flat"
     },
     "simulator": {
         "simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model",

@@ -8,7 +8,7 @@ from experiments.bench import __main__ as bench
 from experiments.bench.frame import options
 
 WITH_OPTIONS = (
-    "real", "order", "transfers", "control", "hops", "cliffs", "prediction", "whatif", "door", "strangers",
+    "real", "order", "transfers", "control", "cliffs", "prediction", "whatif", "door", "strangers",
 )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from ..process_title import show_as
 from ..scratch_folder import ScratchFolder
 from ..streams import collect_rarely, run
 from .cluster_status import status_of
+from .eventlogs import KEPT, next_log
 from .policy_loading import HELP, policy_from
 from .server import LEASE, Server
 from .state_folder import HeldFolder, remembered
@@ -73,8 +74,10 @@ def options() -> argparse.ArgumentParser:
     add("--state", "keeps state for later starts; default: keep none", metavar="FOLDER")
     anew = "begin anew with this --state: agents enrol again, and lose their arrays; clients' sessions end"
     add("--forget", anew, False)
-    records = "a new file that records all events of the controller, for `seaway replay`"
-    add("--record", records, metavar="FILE")
+    records = "where each start of the controller records its events, in ev.1, ev.2 ..., for `seaway replay`"
+    add("--record", records, metavar="FOLDER")
+    kept = "most of earlier starts' records; the oldest are deleted, the last one never; 0: no limit (%(default)s)"
+    add("--record-limit", kept, KEPT >> 20, metavar="MIB")
     add_process_options(add)
     bound = "a step is given up when it takes this much longer than its stated cost (%(default)g)"
     add("--hard-bound", bound, HARD, metavar="SECONDS")
@@ -112,15 +115,16 @@ async def serve(chosen: argparse.Namespace, words: Sequence[str]) -> int:
     )
     if chosen.metrics_port:
         metrics.place_of(chosen.metrics_port)
+    recorded = next_log(Path(chosen.record) if chosen.record else None, mebibytes(chosen, "record_limit"))
     held = HeldFolder(Path(chosen.state)) if chosen.state else nullcontext()
-    with held, ScratchFolder() as folder:
+    with held, recorded as record, ScratchFolder() as folder:
         state = remembered(Path(chosen.state) if chosen.state else None, chosen.forget)
         server = Server(
             cluster_of(chosen), folder=Path(folder), policy=policy_from(chosen.policy), config=config, access=access,
             bind=chosen.bind, lease=round(chosen.lease * 1e9), incarnation=state.starts, starts=state.ids,
             secret=state.secret, kept=Path(chosen.state) if chosen.state else None,
             trace=Trace(mebibytes(chosen, "trace_limit")),
-            code=mebibytes(chosen, "code_limit") or sys.maxsize, record=Path(chosen.record) if chosen.record else None,
+            code=mebibytes(chosen, "code_limit") or sys.maxsize, record=record,
         )  # fmt: skip
         address = await server.start()
         collect_rarely()

@@ -1,9 +1,16 @@
-"""The event log of a controller, in a file: all events since its start, so that they can be replayed.
+"""The event log of a controller, in a file: all events since its start, so that they can be replayed. `--record` has
+one for each start, in a folder: ev.1, ev.2 ...
 
     controller --Recorder--> LogFile --a thread, twice a second--> FILE (gzip)
     FILE --read--> core.record.eventlog.Log --machine_of--> a controller that gets the same events
 
 A process that is killed leaves what it had written until half a second before; `partial` reads such a file.
+
+A start has one file, however large: a log begins with a new controller, so a second file of the same start would be of
+no use without the first, and neither could be deleted before the other. Earlier starts are kept up to a number of
+bytes, not of starts: so much disk is all that they take, and a controller that fails at once again and again leaves
+only small files, which do not displace the log that shows why.
+
 Neighbours: `server`, which records; `core.record.eventlog`, which has the format.
 """
 
@@ -14,31 +21,37 @@ import gzip
 import inspect
 import logging
 import os
+import re
+import stat
 import threading
 import zlib
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from core.controller import Config, Controller
-from core.model import Cluster, Impossible
+from core.model import Cluster, Impossible, spans
 from core.record import MAGIC, Log, LogAbout, LogError, Recorder, Trace, decode
 from core.schedule.policy import Policy
 
 from ..plain_files import opener
 from .policy_loading import known_class, name_of
+from .state_folder import HeldFolder
 
 EVERY = 0.5  # seconds between writes
 LEVEL = 1  # of gzip: it makes a log five times smaller; more effort gains little
 PIECE = 1 << 20  # bytes that are read, or unpacked, at a time
 # Bytes that a log may unpack to, and for each byte of its file. Calls with 4 KiB of zeros each come to 100.
 MOST, MOST_TIMES = 64 << 20, 400
+NAME = re.compile(r"ev\.([1-9][0-9]{0,8})")
+KEPT = 4 << 30  # bytes of the logs of earlier starts
 Make = Callable[[], Policy]
 Plain = int | float | str | bool | None  # what a setting of a policy may be
 log = logging.getLogger("seaway.controller")
@@ -110,12 +123,69 @@ class Recording(Recorder):
         self.file.close()
 
 
+# --- a folder with a log of each start ------------------------------------------------------------------------------
+
+
+@contextmanager
+def next_log(folder: Path | None, most: int = KEPT) -> Iterator[Path | None]:
+    """The file for this start. Meanwhile no other controller records in the folder. The oldest logs go, if all have
+    more than `most` bytes (0: no limit); that of the last start stays. Raises AccessRefused, or Impossible."""
+    if folder is None:
+        yield None
+        return
+    with HeldFolder(folder, "--record", "ev.lock"):
+        try:
+            if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+                raise Impossible(f"--record {folder}: no file can be made there")
+            logs = logs_in(folder)
+            nbytes = 0
+            for at, (number, size) in enumerate(sorted(logs.items(), reverse=True)):
+                nbytes += size
+                if most and nbytes > most and at:
+                    (folder / f"ev.{number}").unlink(missing_ok=True)
+        except OSError as error:
+            raise Impossible(f"--record {folder}: {error.strerror}") from None
+        after = (folder / f"ev.{number}" for number in count(max(logs, default=0) + 1))
+        yield next(path for path in after if not os.path.lexists(path))  # something else may have the name
+
+
+def logs_in(folder: Path) -> dict[int, int]:
+    """The size of each log, by the number of its start. What else is there counts for nothing."""
+    found = {}
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):
+            if (match := NAME.fullmatch(path.name)) and stat.S_ISREG((about := path.lstat()).st_mode):
+                found[int(match[1])] = about.st_size
+    return found
+
+
+def chosen_log(path: Path, start: int | None) -> Path:
+    """The log of this start in a folder; None: of the latest one. The path of a log is itself."""
+    if not os.path.isdir(path):
+        if start is not None:
+            raise Impossible(f"--start {start}: {path} is no folder of --record")
+        return path
+    try:
+        logs = logs_in(path)
+    except OSError as error:
+        raise LogError(f"{path} cannot be read: {error.strerror}") from None
+    if not logs:
+        raise LogError(f"{path} has no event log: there is no file ev.1, ev.2 ...")
+    if start is not None and start not in logs:
+        raise Impossible(f"--start {start}: {path} has the starts {spans.text(spans.of(logs))}")
+    return path / f"ev.{start or max(logs)}"
+
+
+# --- reading a log --------------------------------------------------------------------------------------------------
+
+
 def read(path: Path, *, partial: bool = False) -> Log:
     """Reads a log. Raises LogError if it is no log, damaged, of another version, or cut short (unless `partial`)."""
     text, whole = _unpacked(path)
     if not whole and not partial:
         raise LogError(
-            f"{path} was cut short: its writer was killed. The part that was written can be read: add --partial"
+            f"{path} was cut short: its writer was killed, or still writes. The part that was written can be read: "
+            f"add --partial"
         )
     try:
         found = decode(text, partial=partial)

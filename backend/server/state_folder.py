@@ -35,21 +35,27 @@ log = logging.getLogger("seaway.controller")
 
 class HeldFolder:
     """Locks a folder for this process, until it is released or the process ends. The kernel keeps the lock, and no
-    child inherits it. Raises Refused, naming the process that has it."""
+    child inherits it. Raises Refused, naming the process that has it. `option`: which one named the folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, option: str = "--state", lock: str = "lock") -> None:
+        self._option = option
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(folder / lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            raise AccessRefused(f"{option} {folder}: it is no folder") from None
         except OSError as error:
-            raise AccessRefused(f"--state {folder}: {error.strerror}") from None
+            raise AccessRefused(f"{option} {folder}: {error.strerror}") from None
         try:
             self._take(folder)
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+        except OSError as error:  # a full disk
+            os.close(self._lock)
+            raise AccessRefused(f"{option} {folder}: {error.strerror}") from None
         except BaseException:
             os.close(self._lock)
             raise
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, str(os.getpid()).encode(), 0)
 
     def _take(self, folder: Path) -> None:
         until = time.monotonic() + DYING
@@ -60,11 +66,11 @@ class HeldFolder:
                 owner = os.pread(self._lock, 32, 0).decode(errors="replace")
                 if _lives(owner) or time.monotonic() > until:
                     raise AccessRefused(
-                        f"--state {folder} is in use by process {owner or '(unknown)'}: end that one first, or give "
-                        f"this one another folder"
+                        f"{self._option} {folder} is in use by process {owner or '(unknown)'}: end that one first, "
+                        f"or give this one another folder"
                     ) from None
             except OSError as error:
-                raise AccessRefused(f"--state {folder} cannot be locked: {error.strerror}") from None
+                raise AccessRefused(f"{self._option} {folder} cannot be locked: {error.strerror}") from None
             time.sleep(0.01)  # the owner is about to end, or has not written its id yet
 
     def __enter__(self) -> HeldFolder:

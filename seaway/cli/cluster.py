@@ -47,7 +47,7 @@ def _add_up(commands: Any) -> None:
             "for logs, the controller's state across restarts, and the process id that `seaway down` needs",
         ),
         ("checkpoints", "FOLDER", "clients may save and restore checkpoints below it"),
-        ("record", "FILE", "record every event that the controller receives, for `seaway replay`"),
+        ("record", "FOLDER", "each start of the controller records its events there, for `seaway replay`"),
     ):
         option(f"--{name}", default="", metavar=kind, help=words)
     trust.add_trust(up)
@@ -98,7 +98,6 @@ class UpProcesses:
         self._given, self._folder, self.children, self._access = given, folder, children, access
         self._token = ["--token-file", given.token_file] if given.token_file else []
         self._supervisor = Supervisor(children, _tell)
-        self._starts = 0  # of the controller
         self.address = given.bind
 
     def start(self, cluster: Cluster) -> None:
@@ -130,17 +129,8 @@ class UpProcesses:
         words += ["--cluster", given.cluster] if given.cluster else []
         for name in ("islands", "hosts", "devices_per_host"):
             words += [f"--{name.replace('_', '-')}", str(getattr(given, name))]
-        if given.record:
-            words += ["--record", self._record()]
+        words += ["--record", given.record] if given.record else []
         return self.children.start("controller", "backend.server", [*words, "--with-parent", "--verbose"])
-
-    def _record(self) -> str:
-        """The event log of this start of the controller: FILE, FILE.1, FILE.2 ..."""
-        file = str(self._given.record) + (f".{self._starts}" if self._starts else "")
-        if self._starts:
-            _tell(f"the restarted controller records its events in {file}")
-        self._starts += 1
-        return file
 
     def _await_address(self, controller: Child) -> str:
         while (found := re.search(r"^controller at (\S+):", controller.said(), re.MULTILINE)) is None:

@@ -47,12 +47,17 @@ def add(commands: Any) -> None:
     again.add_argument("--save", type=Path, metavar="FOLDER", help="save the trace of the replay, as Parquet")
     again.set_defaults(run=replay)
     for parser in (reader, again):
-        parser.add_argument("log", type=Path, metavar="LOG")
+        add_log(parser)
         parser.add_argument(
             "--partial", action="store_true", help="accept a log that was cut short, and read it as far as it goes"
         )
     reader.add_argument("--first", type=int, default=0, metavar="N", help="from event N on")
     reader.add_argument("--last", type=int, metavar="N", help="up to event N")
+
+
+def add_log(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("log", type=Path, metavar="LOG", help="an event log, or a folder of `--record`")
+    parser.add_argument("--start", type=int, metavar="N", help="start N in the folder; default: the latest one")
 
 
 def opened(path: Path, partial: bool) -> Log:
@@ -66,8 +71,9 @@ def opened(path: Path, partial: bool) -> Log:
 
 
 def show(given: argparse.Namespace) -> int:
-    log = opened(given.log, given.partial)
-    print(heading(log, given.log))
+    path = eventlogs.chosen_log(given.log, given.start)
+    log = opened(path, given.partial)
+    print(heading(log, path))
     known = sorted({kind_of(entry) for entry in log.entries})
     for kind in given.kind:
         if kind not in known:
@@ -90,7 +96,7 @@ def heading(log: Log, path: Path) -> str:
     return (
         f"{path}: {plural(len(entries), 'event')} in {duration(lasts)}, {size:,} bytes ({each:.0f} an event)\n"
         f"seaway {log.about.core}, policy {log.about.policy}; {islands}, {hosts}, {plural(cluster.devices, 'device')}"
-    ) + ("" if log.whole else "\ncut short: its writer was killed")
+    ) + ("" if log.whole else "\ncut short: its writer was killed, or still writes")
 
 
 def kind_of(entry: Replayable) -> str:
@@ -107,7 +113,8 @@ def line_of(log: Log, index: int, width: int = WIDTH) -> str:
 
 
 def replay(given: argparse.Namespace) -> int:
-    log = opened(given.log, given.partial)
+    path = eventlogs.chosen_log(given.log, given.start)
+    log = opened(path, given.partial)
     if given.stop is not None and not 0 <= given.stop < len(log.entries):
         raise Impossible(f"--stop {given.stop}: the log has events 0 to {len(log.entries) - 1}")
     trace = Trace()
@@ -116,8 +123,8 @@ def replay(given: argparse.Namespace) -> int:
             log.about, policy=policy_from(given.policy) if given.policy else None, trace=trace
         )
     except LogError as error:
-        raise Impossible(f"{given.log}: {error}") from None
-    print(heading(log, given.log))
+        raise Impossible(f"{path}: {error}") from None
+    print(heading(log, path))
     begun = time.process_time()
     recent: deque[Sequence[Any]] = deque(maxlen=HISTORY)
     try:

@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.server import HELP, policy_from
+from backend.server import HELP, eventlogs, policy_from
 
+from .replaying import add_log
 from .simulate import weights_of
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def add(commands: Any) -> None:
         epilog="Example: seaway whatif run.log --policy fifo --policy stride:1,2,4,8 --dispatch sequential",
     )
     option = parser.add_argument
-    option("log", type=Path, metavar="LOG", help="an event log, from record= or seaway controller --record")
+    add_log(parser)
     option("--partial", action="store_true", help="accept a log that was cut short, and use it as far as it goes")
     option("--recorded-policy", default="", metavar="FILE.py:NAME",
                         help="the policy of the recorded run, if it was a program's own")  # fmt: skip
@@ -71,7 +72,8 @@ def run(given: argparse.Namespace) -> int:
     known = hardware.load(given.measured) if given.measured else None
     brought = policy_from(given.recorded_policy, "--recorded-policy") if given.recorded_policy else None
     costs = _profile(given, known)
-    recorded = workload.read(given.log, policy=brought, partial=given.partial)
+    path = eventlogs.chosen_log(given.log, given.start)
+    recorded = workload.read(path, policy=brought, partial=given.partial)
     same = settings.as_recorded(recorded, costs, known)._replace(open_loop=given.open_loop)
     changed = _changed(given, recorded, known)
     for each in changed:
@@ -79,7 +81,7 @@ def run(given: argparse.Namespace) -> int:
     took = call_durations.measured(recorded)
     runs = sum(person.runs for person in recorded.people)
     print(
-        f"{given.log}: {plural(runs, 'run')} of {plural(len(recorded.people), 'client')} under {recorded.policy}; "
+        f"{path}: {plural(runs, 'run')} of {plural(len(recorded.people), 'client')} under {recorded.policy}; "
         f"{'open' if given.open_loop else 'closed'} loop, profile {costs.name} ({costs.status})"
     )
     for line in report.notes(recorded, took):

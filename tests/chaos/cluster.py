@@ -102,7 +102,7 @@ class Cluster:
             "seaway", "controller", "--bind", self.network.listens("controller", port), "--state", str(disk / "state"),
             "--lease", str(shape.lease), "--islands", str(shape.islands), "--hosts", str(shape.hosts),
             "--devices-per-host", str(self.devices), "--verbose",
-            "--record", str(disk / f"record-{time.monotonic_ns()}"), *self.network.access(),
+            "--record", str(disk / "record"), *self.network.access(),
         ]  # fmt: skip
 
     def _agent(self, number: int) -> Callable[[int], list[str]]:

@@ -209,7 +209,7 @@ class MachineNetwork(Network):
         self._machines.close()
         for name in self._machines.names:
             disk = self.disk(name)
-            for kept in disk.glob("record-*"):
+            for kept in disk.glob("record/ev.[0-9]*"):
                 with suppress(OSError):
                     shutil.copy(kept, self._folder)
             subprocess.run(["umount", "--lazy", str(disk)], check=False)

@@ -124,12 +124,14 @@ def workload_of(log: Log, policy: Callable[[], Policy] | None = None) -> Workloa
                 lost += 1
             if not isinstance(event, p.MessageReceived) or event.peer < controller.cluster.hosts:
                 continue
-            client = controller.client_at(event.peer)
-            if isinstance(event.message, p.Open) and client is not None:
-                gathered[event.peer] = _Gathered(client[0], event.message, entry.now)
-                order.append(gathered[event.peer])
+            if isinstance(event.message, p.Open):
+                gathered[event.peer] = _Gathered(event.message, entry.now)
             elif event.peer in gathered:
                 gathered[event.peer].hear(event.message, entry.now)
+            client = controller.client_at(event.peer)  # one that starts again takes clients in when its hosts are there
+            if client is not None and gathered[event.peer].number < 0:
+                gathered[event.peer].take_in(client[0])
+                order.append(gathered[event.peer])
     except Diverged as diverged:
         raise Impossible(
             f"the log does not replay: its event {diverged.index} leads to other commands here; `seaway replay` "
@@ -173,14 +175,17 @@ class Compiling:
 
 
 class _Gathered:
-    def __init__(self, number: int, opening: p.Open, at: int) -> None:
-        if opening.client or opening.held or opening.open_runs:
-            raise Impossible(
-                f"client {opening.name!r} had opened its session before this log begins, and what it held then is "
-                f"not in it; record from the controller's start"
-            )
-        self.number, self.opening, self.at = number, opening, at
+    def __init__(self, opening: p.Open, at: int) -> None:
+        self.number, self.opening, self.at = -1, opening, at
         self.calls: list[tuple[int, Any]] = []
+
+    def take_in(self, number: int) -> None:
+        if self.opening.client or self.opening.held or self.opening.open_runs:
+            raise Impossible(
+                f"client {self.opening.name!r} had opened its session before this log begins, and what it held then is "
+                f"not in it; take the log of a start in which all clients were new"
+            )
+        self.number = number
 
     def hear(self, message: Any, at: int) -> None:
         calls = message.calls if isinstance(message, p.Calls) else (message,)

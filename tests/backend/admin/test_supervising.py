@@ -152,7 +152,7 @@ def test_up_restarts_killed_processes_and_a_client_with_retries_goes_on(tmp_path
         for _ in range(rounds):
             assert np.asarray(total(given)).tolist() == [6, 7, 8, 9]
 
-    with up(tmp_path, "--devices-per-host", "2") as (process, address):
+    with up(tmp_path, "--devices-per-host", "2", "--record", str(tmp_path / "record")) as (process, address):
         (controller,) = children_of(process.pid, "controller")
         (agent,) = children_of(process.pid, "agent")
         with sw.connect(f"grpc://{address}", retries=8):
@@ -167,6 +167,7 @@ def test_up_restarts_killed_processes_and_a_client_with_retries_goes_on(tmp_path
         (island,) = found["islands"]
         assert (island["phase"], [host["connected"] for host in island["hosts"]]) == ("running", [True])
         assert found["incarnation"] == 1, "it is the same cluster, and knows its agent"
+        assert found["record"] == {"file": str(tmp_path / "record" / "ev.2"), "lost": ""}
     said = (tmp_path / "err").read_text()
     for name, pid in (("agent-0", agent), ("controller", controller)):
         assert f"seaway up: {name} (pid {pid}) was ended by SIGKILL: {HINT}; it is started again\n" in said

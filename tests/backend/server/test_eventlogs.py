@@ -211,8 +211,8 @@ ROOM = 1 << 15  # bytes that a file may have; the kernel refuses more, as with a
 async def test_a_log_that_cannot_be_written_any_more_is_reported_everywhere_and_the_service_goes_on(
     tmp_path: Path,
 ) -> None:
-    path = tmp_path / "run.log"
-    options = ("--record", str(path), "--metrics-port", "0")
+    path = tmp_path / "record" / "ev.1"
+    options = ("--record", str(path.parent), "--metrics-port", "0")
     async with asyncio.timeout(120), real(tmp_path, options=options) as found:
         place = found.figures()
         user = found.user()

@@ -70,7 +70,7 @@ def agents_of(folder: Path) -> list[int]:
 
 
 def test_a_cluster_on_one_machine_comes_up_shows_its_status_and_ends(tmp_path: Path) -> None:
-    log = str(tmp_path / "run.log")
+    log = str(tmp_path / "record")
     with up(tmp_path, "--platform", "timed", "--hosts", "3", "--islands", "2", "--record", log) as (process, address):
         found = status(address)
         assert [(island["name"], island["phase"], len(island["hosts"])) for island in found["islands"]] == [

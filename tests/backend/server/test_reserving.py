@@ -102,8 +102,8 @@ async def test_the_end_of_a_reservation_comes_in_each_life_of_a_controller(tmp_p
 async def test_the_log_of_a_controller_that_was_killed_while_it_kept_devices_is_replayed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = tmp_path / "run.log"
-    async with driven(tmp_path, "Waits", "--record", str(log)) as found:
+    log = tmp_path / "record" / "ev.1"
+    async with driven(tmp_path, "Waits", "--record", str(log.parent)) as found:
         user = found.user()
         user.submit(register(user, 1, cost=20 * COST), TINY)
         await found.until(kept)

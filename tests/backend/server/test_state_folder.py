@@ -217,5 +217,5 @@ def test_a_file_of_an_earlier_version_which_has_no_sum_is_read(tmp_path: Path) -
 
 def test_an_invalid_folder_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(AccessRefused, match=f"--state {tmp_path / 'file'}: File exists"):
+    with pytest.raises(AccessRefused, match=f"--state {tmp_path / 'file'}: it is no folder"):
         HeldFolder(tmp_path / "file")

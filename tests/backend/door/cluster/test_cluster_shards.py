@@ -192,9 +192,9 @@ class Recorded:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
-    log = tmp_path_factory.mktemp("shards") / "log"
+    log = tmp_path_factory.mktemp("shards")
     with on_cluster(controller=["--record", str(log)]) as served:
-        yield Recorded(served, log)
+        yield Recorded(served, log / "ev.1")
 
 
 def test_arrays_of_shards_live_and_die_by_themselves(recorded: Recorded) -> None:

@@ -68,7 +68,7 @@ def recorded(program: str, folder: Path) -> DoorSession:
         _until(lambda: not served.cluster.status()["clients"])
         served.cluster.controller.process.terminate()  # in order: then its log is complete
         served.cluster.controller.process.wait(PATIENCE)
-        log = eventlogs.read(log_of(folder))
+        log = eventlogs.read(log_of(folder) / "ev.1")
         seen, commanded = edge.read(log)
 
         def compared() -> Comparison:

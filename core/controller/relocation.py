@@ -320,8 +320,8 @@ class Relocation(ControllerModule):
         return changed
 
     def _step(self, each: OnTheWay, now: int) -> bool:
-        if (each.session.number, each.names[0]) not in self.under_way:
-            return False  # it is over
+        if self._is_over(each):
+            return False
         if not each.detached and self._is_elsewhere(each):
             self._detach(each, now)
             return True
@@ -340,7 +340,10 @@ class Relocation(ControllerModule):
         if each.why and each.phase == was and was in BY_BUFFER:
             each.again = now + AGAIN
             self._watch.begin_for(("slice", *each.names, each.session.number), now, AGAIN, lambda at: None)
-        return each.phase != was
+        return each.phase != was or self._is_over(each)
+
+    def _is_over(self, each: OnTheWay) -> bool:
+        return self.under_way.get((each.session.number, each.names[0])) is not each
 
     def _is_elsewhere(self, each: OnTheWay) -> bool:
         """Its client has released it, or a device was lost where it lay."""

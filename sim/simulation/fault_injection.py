@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -131,6 +131,34 @@ class FaultInjection:
     def _restart(self, process: HostProcess) -> None:
         if self._sim.lone_hosts[process.name] is process:
             self.return_host(process.name)
+
+    # --- what an operator does -------------------------------------------------------------------------------
+
+    def drain_host(self, host: int) -> None:
+        """Slices move away from the host, and then it leaves."""
+        self._single_host(host)
+        self._operate(e.OperateHost(host, "drain"))
+
+    def move_client(self, name: str) -> None:
+        """All slices of this client go to other devices."""
+        self._of_client(name, "move")
+
+    def suspend_client(self, name: str) -> None:
+        """Its arrays go to host memory, until `resume_client`."""
+        self._of_client(name, "suspend")
+
+    def resume_client(self, name: str) -> None:
+        self._of_client(name, "resume")
+
+    def _of_client(self, name: str, action: Literal["move", "suspend", "resume"]) -> None:
+        for client in self._sim.controller.snapshot().clients:
+            if client.name == name:
+                self._operate(e.OperateSlices(client.number, action))
+
+    def _operate(self, event: e.Event) -> None:
+        self._sim.controller_process.serve(event, self._sim.now)
+
+    # --- clients and wires -----------------------------------------------------------------------------------
 
     def crash_client(self, name: str) -> None:
         for client in self._sim.clients:

@@ -19,12 +19,14 @@ from core.model import Cluster
 # Each kind of fault -> whether it makes the hosts of an island differ.
 KINDS = {
     "slow": False, "crash_host": True, "return_host": True, "leave_host": True, "lose_device": True, "cut": True,
-    "fail_gang": True, "crash_client": True,
+    "fail_gang": True, "crash_client": True, "drain_host": True, "move_client": False, "suspend_client": False,
+    "resume_client": False,
 }  # fmt: skip
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A fault at a given time. `whom`: a host; for `lose_device` a device, for `crash_client` a client's name."""
+    """A fault at a given time, or what an operator does then. `whom`: a host; for `lose_device` a device, for what
+    befalls a client its name."""
 
     at: int  # nanoseconds
     what: str
@@ -39,7 +41,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"no such fault: {self.what!r}; did you mean {near[0]!r}?")
         if self.at < 0:
             raise ValueError(f"{self.what} at {self.at} ns: time begins at 0")
-        if isinstance(self.whom, str) != (self.what == "crash_client"):
+        if isinstance(self.whom, str) != self.what.endswith("_client"):
             raise ValueError(f"{self.what} befalls a {'client, by name' if isinstance(self.whom, int) else 'number'}")
 
 

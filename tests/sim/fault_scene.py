@@ -20,7 +20,10 @@ from tests.core.build import chain
 from tests.sim import scene, wide_scene
 from tests.sim.scene import MS, US, Scene
 
-KINDS = ("crash_host", "leave_host", "return_host", "lose_device", "cut", "fail_gang", "crash_client")
+KINDS = (
+    "crash_host", "leave_host", "return_host", "lose_device", "cut", "fail_gang", "crash_client", "drain_host",
+    "move_client", "suspend_client",
+)  # fmt: skip
 
 
 def draw(
@@ -62,8 +65,11 @@ def _moments(drawn: Scene) -> list[int]:
 def _fault(rng: Random, drawn: Scene, at: int, kind: str) -> list[Fault]:
     host = rng.randrange(drawn.hosts * drawn.islands)
     match kind:
-        case "crash_client":
+        case "crash_client" | "move_client":
             return [Fault(at, kind, f"c{rng.randrange(drawn.clients)}")]
+        case "suspend_client":
+            client = f"c{rng.randrange(drawn.clients)}"
+            return [Fault(at, kind, client), Fault(at + rng.choice((MS, 10 * MS)), "resume_client", client)]
         case "lose_device":
             return [Fault(at, kind, host * drawn.devices_per_host + rng.randrange(drawn.devices_per_host))]
         case "cut":

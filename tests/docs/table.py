@@ -41,8 +41,10 @@ INSTEAD = [
     Substitute(r"(seaway top) (.*)", r"\1 127.0.0.1:29000 \2", "the cluster is at a port that is free"),
     Substitute(r"ssh -L .*", r"seaway dashboard --help", "there is no other machine"),
     Substitute(r"(seaway dashboard)", r"\1 127.0.0.1:29000 --bind 127.0.0.1:0", "to be put on ports that are free"),
-    Substitute(r"sbatch .*(docs/deploy/slurm\.sh)", r"bash -n \1", "there is no Slurm here; test_deploy.py reads it"),
-    Substitute(r"kubectl apply -f (\S+)", r"python -m json.tool \1", "nor Kubernetes; so does test_deploy.py"),
+    Substitute(
+        r"sbatch .*(docs/deploy/slurm\.sh)", r"bash -n \1", "there is no Slurm here; test_deploy_files.py runs it"
+    ),
+    Substitute(r"kubectl apply -k (\S+)", r"python -m json.tool \1/jobset.json", "nor Kubernetes; it reads that"),
     Substitute(r"kubectl create secret .*=(\w+)", r"test -s \1", "nor Kubernetes"),
 ]
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import configparser
 import re
-import shlex
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -173,7 +171,7 @@ def test_the_page_of_policies_has_every_field_of_a_gang() -> None:
 
 
 def test_files_that_pages_show_can_be_read(tmp_path: Path) -> None:
-    """TOML: a cluster, a part of one, a project, or accounts. Files for systemd start programs with known options."""
+    """TOML: a cluster, a part of one, a project, or accounts."""
     for each in PAGES:
         for fence in FENCE.finditer(each.read_text(encoding="utf-8")):
             if fence[1] == "toml":
@@ -185,12 +183,6 @@ def test_files_that_pages_show_can_be_read(tmp_path: Path) -> None:
                     assert read_accounts(str(tmp_path / "accounts.toml"))
                     continue
                 setups.load({"island": [{"kind": "v4", "hosts": 256}], **table})
-            if fence[1] == "ini":
-                unit = configparser.ConfigParser(interpolation=None, strict=True)
-                unit.optionxform = str  # type: ignore[assignment, method-assign]
-                unit.read_string(fence[3])
-                words = shlex.split(unit["Service"]["ExecStart"])
-                assert wrong_with(" ".join(["seaway", *words[1:]])) == ""
 
 
 def test_the_readme_counts_the_papers_numbers_correctly() -> None:

@@ -1,16 +1,12 @@
-"""The command lines in docs/deploy are valid for our programs, and an agent finds its place in a TPU slice."""
+"""An agent finds its place in a TPU slice, and a cluster's file says what its devices have."""
 
 from __future__ import annotations
 
-import json
-import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from backend.agent import agent_cli
 from backend.agent.agent_machine import TpuSeat, seat
 from backend.auth.access import AccessRefused
 from backend.node.calls import CallError
@@ -19,54 +15,6 @@ from backend.server.registry import Enrolment
 from backend.wire.call_messages import Enrol
 from core.model.errors import Impossible
 from core.model.topology import GIB, Cluster, small
-
-DEPLOY = Path(__file__).parents[3] / "docs" / "deploy"
-
-
-def containers() -> list[dict[str, Any]]:
-    found = json.loads((DEPLOY / "jobset.json").read_text())
-    assert (found["apiVersion"], found["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
-    pods = [job["template"]["spec"]["template"]["spec"] for job in found["spec"]["replicatedJobs"]]
-    for pod in pods:
-        volumes = {volume["name"] for volume in pod["volumes"]}
-        assert {mount["name"] for mount in pod["containers"][0]["volumeMounts"]} <= volumes
-    return [pod["containers"][0] for pod in pods]
-
-
-def test_the_jobset_starts_programs_with_options_that_they_have() -> None:
-    controller, agent = containers()
-    assert controller["command"][:4] == ["python", "-m", "seaway", "controller"]
-    assert agent["command"][:4] == ["python", "-m", "seaway", "agent"]
-    ruling = controller_cli.options().parse_args(controller["command"][4:])
-    hosted = agent_cli.options().parse_args(agent["command"][4:])
-    assert f"i{ruling.islands - 1}" == "i1"
-    assert hosted.island == "i$(SLICE)"
-    assert {each["name"] for each in agent["env"]} == set(re.findall(r"\$\((\w+)\)", " ".join(agent["command"])))
-    jobs = json.loads((DEPLOY / "jobset.json").read_text())["spec"]["replicatedJobs"]
-    slices = jobs[1]
-    assert (slices["replicas"], slices["template"]["spec"]["parallelism"]) == (ruling.islands, ruling.hosts)
-    assert agent["resources"]["limits"]["google.com/tpu"] == str(ruling.devices_per_host)
-
-
-def test_the_jobset_probes_the_controller_where_it_listens() -> None:
-    controller, _ = containers()
-    bind = controller_cli.options().parse_args(controller["command"][4:]).bind
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert f"0.0.0.0:{controller[probe]['grpc']['port']}" == bind
-    assert {"containerPort": 29000} in controller["ports"]
-
-
-def test_the_slurm_script_is_valid_and_uses_options_that_our_programs_have() -> None:
-    script = DEPLOY / "slurm.sh"
-    subprocess.run(["bash", "-n", str(script)], check=True)
-    text = script.read_text()
-    for program, options in (("controller", controller_cli.options()), ("agent", agent_cli.options())):
-        known = {option for action in options._actions for option in action.option_strings}
-        used = re.search(rf"seaway {program} ((?:[^&\n]|\\\n)*)", text)
-        assert used
-        flags = set(re.findall(r"--[a-z-]+", used[1]))
-        assert flags
-        assert flags <= known
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def table(found: dict[str, Any]) -> str:
 def _on_the_way(found: dict[str, Any]) -> list[str]:
     """Lines for hosts that are cordoned or drain, and for slices that are not at their place."""
     lines = []
-    for host in [host for island in found["islands"] for host in island["hosts"] if host["cordoned"]]:
+    for host in [host for island in found["islands"] for host in island["hosts"] if host.get("cordoned")]:
         who, drains = f"host {host['host']} ({host['agent']})", host["drains"]
         if drains:
             left = f"; leaves in {drains['left']:.0f} s" if drains["left"] is not None else ""
@@ -141,11 +141,11 @@ def _on_the_way(found: dict[str, Any]) -> list[str]:
             lines.append(f"{who} drains, for {drains['seconds']:.0f} s{waits}{left}")
         else:
             lines.append(f"{who} has drained" if host["drained"] else f"{who} is cordoned")
-    for each in found["moving"]:
+    for each in found.get("moving", ()):
         waits = f": waits for {each['waits']}" if each["waits"] else ""
         names = ", ".join(map(repr, each["slices"]))
         lines.append(f"slice {names} of client {each['client']} {each['state']}, for {each['seconds']:.0f} s{waits}")
-    lines += [f"client {each['client']}: {each['reason']}" for each in found["not_moved"]]
+    lines += [f"client {each['client']}: {each['reason']}" for each in found.get("not_moved", ())]
     return lines
 
 

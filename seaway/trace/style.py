@@ -27,6 +27,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.textpath import TextToPath
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
@@ -184,6 +185,14 @@ def waiting() -> Patch:
 # Devices that a policy keeps free; where a legend above the axes is.
 RESERVED: dict[str, Any] = {"facecolor": EMPTY, "edgecolor": OTHER, "hatch": "....", "linewidth": 0}
 ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.25, "borderpad": 0.2}
+
+
+def asked(marker: str = "|") -> Line2D:
+    """A legend entry for the line across a bar that stands for the share that was asked for. `marker`: "_" across bars
+    that stand upright."""
+    return Line2D(
+        [], [], color=INK, marker=marker, markersize=9, markeredgewidth=1.8, linestyle="none", label="asked for"
+    )
 
 
 def key(axes: Axes, entries: Iterable[tuple[str, str]], extra: Iterable[Artist] = (), above: float = 0) -> None:

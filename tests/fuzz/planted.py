@@ -109,7 +109,7 @@ def _(put: Patch) -> None:
         self._spill.restore(buffer)
         self._spill.restored(buffer)
 
-    put(Admission, "_bring_back", bring_back)
+    put(Admission, "restore", bring_back)
 
 
 # --- order and launches -------------------------------------------------------------------------------------

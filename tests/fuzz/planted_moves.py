@@ -48,7 +48,7 @@ def _(put: Patch) -> None:
 
 @bug("left behind", "a host that drains leaves with all that it has", first=OPERATED)
 def _(put: Patch) -> None:
-    put(Drains, "_slices_gone", lambda self, drain, now: True)
+    put(Drains, "_slices", lambda self, host: [])
     put(Drains, "_left", lambda self, host: [])
 
 

@@ -46,13 +46,13 @@ def partial_log(path: Path) -> Any:
 def shown_log(path: Path) -> Any:
     from seaway.cli.replaying import show
 
-    return show(Namespace(log=path, partial=False, kind=[], first=0, last=None, full=False))
+    return show(Namespace(log=path, start=None, partial=False, kind=[], first=0, last=None, full=False))
 
 
 def replayed_log(path: Path) -> Any:
     from seaway.cli.replaying import replay
 
-    return replay(Namespace(log=path, partial=False, policy="", stop=None, save=None))
+    return replay(Namespace(log=path, start=None, partial=False, policy="", stop=None, save=None))
 
 
 def page_of_log(path: Path) -> Any:

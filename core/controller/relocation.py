@@ -583,11 +583,11 @@ class Relocation(ControllerModule):
 
     def client_gone(self, session: ClientRecord, now: int) -> None:
         self.resting.pop(session.number, None)
-        for key in [key for key in self.failed if key[0] == session.number]:
-            del self.failed[key]
         for each in [e for e in dict.fromkeys(self.under_way.values()) if e.session is session]:
             self._detach(each, now)
             self._release(each, now)
+        for key in [key for key in self.failed if key[0] == session.number]:  # last: detaching may add to them
+            del self.failed[key]
 
     def _failed(self, each: OnTheWay, why: str) -> None:
         text = f"slice {', '.join(map(repr, each.names))}"

@@ -33,6 +33,20 @@ def test_a_slice_that_was_released_is_not_held_and_not_resumed() -> None:
     drain(made)
 
 
+def test_a_client_that_leaves_while_its_slice_moves_leaves_nothing() -> None:
+    made, a = begun(hosts=4)
+    a.whole()
+    assert made.run()
+    assert operate(made, "move") == ""
+    assert made.run_until(lambda: on_the_way(made) == ["copying"])
+    a.a.close()
+    assert made.run()
+    assert not on_the_way(made)
+    assert not made.machine.relocation.failed
+    made.at_rest()
+    assert not any(used(made))
+
+
 def test_another_slice_of_the_same_name_is_another_one() -> None:
     made, a = begun()
     kept = a.a.submit(ALONE, bytes(32)).results[0]

@@ -24,6 +24,7 @@ from .compilation import Compilation
 from .completion import Completion
 from .dispatch import Dispatch
 from .drains import Drains
+from .elastic import Elastic
 from .failures import Failures
 from .gets import Gets
 from .in_flight import InFlightTable
@@ -85,6 +86,7 @@ class Modules:
         self.membership = self._make(Membership)
         self.copies = self._make(ArrayCopies)
         self.relocation = self._make(Relocation)
+        self.elastic = self._make(Elastic)
         self.preemption = self._make(Preemption)
         self.drains = self._make(Drains)
         self.slice_calls = self._make(SliceCalls)

@@ -18,6 +18,7 @@ from ..model import SliceSpec, Spans, device_spans, spans
 from ..protocol import LogLine
 from ..schedule.policy import SliceUse
 from ..slices import FIRST, Binding, Key, Resources
+from .elastic import Elastic
 from .outbox import TurnOutbox
 from .relocation import OnTheWay, Relocation
 from .state import ControllerModule, State
@@ -26,6 +27,7 @@ from .watch import Watchdog
 
 class Preemption(ControllerModule):
     _state: State
+    _elastic: Elastic
     _outbox: TurnOutbox
     _relocation: Relocation
     _resources: Resources
@@ -47,7 +49,8 @@ class Preemption(ControllerModule):
 
     def work(self, now: int) -> bool:
         """True: a slice has begun to move, to rest, or to come back."""
-        if not (self._state.islands[0].scheduler.policy.preempts or self._away):
+        preempts = self._state.islands[0].scheduler.policy.preempts
+        if not (preempts or self._away or self._elastic.all):
             return False
         seen = (self._resources.version, len(self._relocation.under_way), len(self._relocation.resting))
         if self._seen == seen and not 0 < self._due <= now:
@@ -55,8 +58,14 @@ class Preemption(ControllerModule):
         self._seen, self._due = seen, 0
         begun = self._give_back(now)
         for binding in self._resources.waiting():
-            if binding.session not in self._relocation.resting:
+            if binding.session in self._relocation.resting:
+                continue
+            until = self._elastic.make_room(binding, now)
+            if until > now:
+                self._due = min(self._due or until, until)
+            elif preempts:
                 begun |= self._take(binding, now)
+        begun |= self._resources.version != seen[0]
         if self._due:
             self._watch.begin_for(("preempted",), now, self._due - now, lambda at: None)
         return begun
@@ -78,12 +87,12 @@ class Preemption(ControllerModule):
                     free.append(other)
         free.sort(key=lambda other: (-other.rank, -other.ticket))
         for some in range(1, len(free) + 1):
-            place = self._resources.without(wanted, free[:some])
+            place = self._resources.could_be(wanted, free[:some])
             if place is not None:
                 here = [b for b in free[:some] if self._resources.bars(b, wanted) and _overlap(b, device_spans(place))]
                 self._send_away(self._resources.claim(wanted, place), here, now)
                 return True
-        if kept and self._resources.without(wanted, [*free, *[other for _, other in kept]]) is not None:
+        if kept and self._resources.could_be(wanted, [*free, *[other for _, other in kept]]) is not None:
             self._keep_waiting(wanted, *min(kept, key=lambda each: each[0]), now)
         return False
 

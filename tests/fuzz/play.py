@@ -135,7 +135,8 @@ class Game:
             c.Cut: self._cut, c.Slow: self._slow, c.BreakGang: self._break_gang,
             c.BreakCode: self._break_code, c.Restart: self._restart, c.StandStill: self._stand_still,
             c.BreakWorld: self._break_world, c.Register: self._register, c.Unregister: self._unregister,
-            c.OldState: self._old_state, c.Operate: self._operate, c.OperateHost: self._operate_host,
+            c.AskElastic: self._elastic, c.OldState: self._old_state,
+            c.Operate: self._operate, c.OperateHost: self._operate_host,
         }  # fmt: skip
 
     # --- the whole ------------------------------------------------------------------------------------------------
@@ -355,6 +356,9 @@ class Game:
         if action.who in self.world.actors:
             self.world.stand_still(action.who, action.length)
 
+    def _elastic(self, action: c.AskElastic) -> None:
+        self._person(action.client).elastic("elastic", action.sizes, action.like, action.after)
+
     def _operate(self, action: c.Operate) -> None:
         script = self.people[action.of]
         if action.itself and script is not None and action.of not in self.gone and not script.actor.still:
@@ -480,6 +484,8 @@ class Game:
     def _leave_all(self) -> None:
         """Let some clients close and others release everything. Check that nothing is left when leases are over."""
         world = self.world
+        for living in self._living():
+            living.moves_on = -1
         # One that was cut off waits for nothing any more, and may come back later with what it holds.
         self._while(lambda: any(script.machine.state == "away" for script in self._living()), PATIENCE)
         for number, script in enumerate(self.people):

@@ -146,7 +146,7 @@ class Elastic(ControllerModule):
     def _become(self, each: ElasticSlice, found: tuple[int, Place], why: str) -> bool:
         size, place = found
         spec = self._named(each, size)
-        if not self._resources.adopt(each.session.number, spec, place):
+        if not self._resources.adopt(each.session.number, spec, place, beside=each.slices[-1]):
             return False  # the client has called another one so
         each.slices, each.why = [*each.slices, spec.name], why
         if why:

@@ -33,7 +33,7 @@ class Preemption(ControllerModule):
     _resources: Resources
     _watch: Watchdog
     _away: list[OnTheWay] = []  # slices that have given way, and are not back
-    _returned: dict[Key, int] = {}  # slices that had, and when they came back
+    _kept: dict[Key, int] = {}  # slices that had, or could not, and until when they keep their devices
     _reported: set[tuple[Key, Key]] = set()  # who was kept waiting, and by whom
     _due: int = 0  # when to look again, though nothing has changed; 0: never
     _seen: tuple[int, int, int] = (-1, -1, -1)  # what places and moves were like when it was looked at last
@@ -80,8 +80,8 @@ class Preemption(ControllerModule):
         free, kept = [], list[tuple[int, Binding]]()
         for other in self._resources.bindings():
             if other.place and not other.held and other.rank > wanted.rank and other.session != wanted.session:
-                until = self._returned.get(other.key, 0) + self._state.config.preempt_keep
-                if other.key in self._returned and until > now:
+                until = self._kept.get(other.key, now)
+                if until > now:
                     kept.append((until, other))
                 else:
                     free.append(other)
@@ -134,24 +134,32 @@ class Preemption(ControllerModule):
                 self._away.remove(each)
                 self._came_back(each, now)
                 continue
+            soon = each.since + config.preempt_keep  # until then its arrays are to be away
             if now >= late:
                 for name in each.names:
                     self._resources.prefer(session, name, FIRST)
             else:
-                self._due = min(self._due or late, late)
-            if each.phase == "parked" and each.gives_way_to and (now >= late or not self._waits(each.gives_way_to)):
-                each.asleep, each.gives_way_to, each.cause, begun = False, None, "", True
+                self._due = min(self._due or late, late if now >= soon else soon)
+            stays = each.phase != "parked" and now >= soon  # as if there is no room in host memory
+            over = each.phase == "parked" and (
+                now >= late or (each.gives_way_to and not self._waits(each.gives_way_to))
+            )
+            if each.gives_way_to and (stays or over):
+                if stays:
+                    self._outbox.effect(
+                        LogLine(f"{self._text((session, each.names[0]))} stays: it waits for {each.why}")
+                    )
+                begun |= not self._relocation.resume(session, each.names[0], now, given_back=True)
         return begun
 
     def _came_back(self, each: OnTheWay, now: int) -> None:
-        config = self._state.config
-        self._returned = {key: at for key, at in self._returned.items() if now < at + config.preempt_keep}
-        self._reported = {(one, other) for one, other in self._reported if self._waits(one) and other in self._returned}
+        self._kept = {key: until for key, until in self._kept.items() if now < until}
+        self._reported = {(one, other) for one, other in self._reported if self._waits(one) and other in self._kept}
         for name in each.names:
             key = (each.session.number, name)
             binding = self._resources.binding(*key)
             if binding is not None and binding.place:
-                self._returned[key] = now
+                self._kept.setdefault(key, now + self._state.config.preempt_keep)
                 self._resources.prefer(*key, self.rank(key[0], binding.spec))
 
     def _waits(self, key: Key) -> bool:

@@ -63,6 +63,7 @@ class Binding(msgspec.Struct, frozen=True):
     parked: bool = False  # it does not need the devices of its place now
     back: Place | None = None  # while it waits after that: the only place that it may have
     rank: int = 0  # slices wait in this order, then in that of tickets
+    beside: str = ""  # a slice of its session that it takes the place of: it may have devices of that
 
     @property
     def key(self) -> Key:
@@ -323,13 +324,14 @@ class Resources:
         known = self._bindings.get((session, name))
         return known is not None and known.held != ""
 
-    def adopt(self, session: int, spec: SliceSpec, place: Place) -> bool:
-        """There are arrays on these devices that belong to no slice any more: from now on they belong to this one, so
-        that they can be moved with it. False: there is one of this name."""
+    def adopt(self, session: int, spec: SliceSpec, place: Place, beside: str = "") -> bool:
+        """A slice is bound to this place, whatever else is there: arrays of released slices belong to it from now on,
+        so that they can be moved with it; or it takes the place of another one. False: there is one of this name."""
         key = (session, spec.name)
         if key in self._bindings:
             return False
-        self._bindings[key] = binding = Binding(session, spec, self._tickets, place, rank=self.rank(session, spec))
+        rank = self.rank(session, spec)
+        self._bindings[key] = binding = Binding(session, spec, self._tickets, place, rank=rank, beside=beside)
         self._tickets += 1
         self._put(binding, place)
         self.version += 1
@@ -409,8 +411,7 @@ class Resources:
         for other, place in placed:
             self._put(other, place, by=-1)
         for other in without:
-            for place in other.places:
-                self._put(other, place)
+            self._bind_again(other)
         return found
 
     def claim(self, binding: Binding, place: Place) -> Binding:
@@ -485,7 +486,7 @@ class Resources:
         spec = binding.spec
         claims = [] if ignore_claims else [b.claim for b in self._claims_ahead(binding) if b.claim]
         if back := binding.back:
-            there = self._inventories[back.island].takes_back(back, spec.exclusive, anyway)
+            there = self._takes_back(binding, back, anyway)
             ahead = not anyway and any(self._overlap(claim, back) for claim in claims)
             return back if there and not ahead else None
         for inventories, all_spares in self._tiers(binding, self._matching(spec)):
@@ -500,6 +501,20 @@ class Resources:
             if place:
                 return place
         return None
+
+    def _takes_back(self, binding: Binding, back: Place, anyway: bool) -> bool:
+        others = [b for b in self._bindings.values() if b.session == binding.session]
+        beside = [b for b in others if b.beside == binding.spec.name or b.spec.name == binding.beside]
+        for other in beside:
+            self._unbind(other)
+        there = self._inventories[back.island].takes_back(back, binding.spec.exclusive, anyway)
+        for other in beside:
+            self._bind_again(other)
+        return there
+
+    def _bind_again(self, other: Binding) -> None:
+        for place in other.places:
+            self._put(other, place)
 
     @staticmethod
     def _tiers(binding: Binding, matching: list[Inventory]) -> list[tuple[list[Inventory], bool]]:

@@ -417,16 +417,20 @@ class Game:
 
         A client that waits for another client's exclusive slice gets it when that client ends, so end clients.
         """
-        while not self._while(self._open, S if self._for_slices() else PATIENCE):
+        while not self._while(self._unsettled, S if self._for_slices() else PATIENCE):
             living = self._living()
             if not self._for_slices() or len(living) == 1:
-                if self._while(self._open, PATIENCE):
+                if self._while(self._unsettled, PATIENCE):
                     return
                 raise Failed("hang", who_waits(self.world, self._living(), self.events))
             idle = [script for script in living if not script.outstanding()]
             first = (idle or living)[0]
             first.close()
             self.gone[self.people.index(first)] = None
+
+    def _unsettled(self) -> bool:
+        under_way = self.world.machine.relocation.under_way.values()
+        return self._open() or any(each.phase == "returning" for each in under_way)
 
     def _for_slices(self) -> bool:
         """Whether a run or put waits for a slice, perhaps because another client has an exclusive slice."""

@@ -407,7 +407,7 @@ class Resources:
             self._unbind(other)
         for other, place in placed:
             self._put(other, place)
-        found = self._find(binding, anyway=False)
+        found = self._find_alone(binding, anyway=False)
         for other, place in placed:
             self._put(other, place, by=-1)
         for other in without:
@@ -483,10 +483,23 @@ class Resources:
 
         With `anyway` it may be where other slices are now; with `ignore_claims`, where others will be before it.
         """
+        name, number = binding.spec.name, binding.session
+        mine = [b for b in self._bindings.values() if b.session == number and (b.beside or binding.beside)]
+        beside = [b for b in mine if b.beside == name or b.spec.name == binding.beside]
+        for other in beside:
+            self._unbind(other)
+        found = self._find_alone(binding, anyway, ignore_claims, away)
+        for other in beside:
+            self._bind_again(other)
+        return found
+
+    def _find_alone(
+        self, binding: Binding, anyway: bool, ignore_claims: bool = False, away: Spans = spans.EMPTY
+    ) -> Place | None:
         spec = binding.spec
         claims = [] if ignore_claims else [b.claim for b in self._claims_ahead(binding) if b.claim]
         if back := binding.back:
-            there = self._takes_back(binding, back, anyway)
+            there = self._inventories[back.island].takes_back(back, spec.exclusive, anyway)
             ahead = not anyway and any(self._overlap(claim, back) for claim in claims)
             return back if there and not ahead else None
         for inventories, all_spares in self._tiers(binding, self._matching(spec)):
@@ -501,16 +514,6 @@ class Resources:
             if place:
                 return place
         return None
-
-    def _takes_back(self, binding: Binding, back: Place, anyway: bool) -> bool:
-        others = [b for b in self._bindings.values() if b.session == binding.session]
-        beside = [b for b in others if b.beside == binding.spec.name or b.spec.name == binding.beside]
-        for other in beside:
-            self._unbind(other)
-        there = self._inventories[back.island].takes_back(back, binding.spec.exclusive, anyway)
-        for other in beside:
-            self._bind_again(other)
-        return there
 
     def _bind_again(self, other: Binding) -> None:
         for place in other.places:

@@ -23,7 +23,9 @@ WIDE = ("int64", "uint64", "float64", "complex128")
 
 def _there_and_back(dtypes: Iterable[np.dtype[Any]]) -> None:
     """All of them in two programs, since each program costs a compilation."""
-    xs = [numbers(2, 3) % 2 == 0 if dtype == bool else (numbers(2, 3) % 2).astype(dtype) for dtype in dtypes]
+    xs = [
+        numbers(2, 3) % 2 == 0 if dtype == np.dtype("bool") else (numbers(2, 3) % 2).astype(dtype) for dtype in dtypes
+    ]
     put = [jax.device_put(x) for x in xs]
     turned = jax.jit(lambda xs: [x.T for x in xs])(xs)  # as arguments of a call
     both = jax.jit(lambda xs: [(x, x.astype(jnp.float32)) for x in xs])(put)

@@ -27,8 +27,8 @@ from backend.wire import framing
 from backend.wire.call_messages import CancelCall, Enrol, Find, Permit, Report, Status
 from core.protocol import effects as e
 from core.protocol import messages as m
-from experiments.bench.strangers.attacks import opening, packet, said_on_a_stream
 from seaway.cli.status import table
+from tests.backend.auth.nonsense import opening, packet, said_on_a_stream
 from tests.backend.cluster import Cluster, cluster, wait_until
 
 MORE = re.compile(r", (\d+) more; the last: ")

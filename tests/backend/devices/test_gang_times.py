@@ -26,7 +26,7 @@ from backend.streams import StreamRefused, dial
 from backend.wire import call_messages, framing
 from backend.wire.call_messages import OF_HOSTS, Permit
 from core.record.clocks import ClockExchange, PeerClock
-from experiments.bench.strangers.attacks import nonsense
+from tests.backend.auth.nonsense import nonsense
 from tests.backend.cluster import User, cluster, wait_until
 from tests.backend.real import Real
 from tests.backend.test_faults import register, runs

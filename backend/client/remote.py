@@ -57,13 +57,17 @@ class PutOffer:
         self._array = array
         self._here.set()
 
+    def array(self) -> Array | None:
+        self._here.wait(COPYING)
+        return self._array
+
     def shards(self, layout: Layout) -> Shelf:
         """All shards of the contents, as soon as these are given; called in a copying thread. Raises LookupError if
         there will be none."""
-        self._here.wait(COPYING)
-        if self._array is None:
+        array = self.array()
+        if array is None:
             raise LookupError("hosts request contents that were never given")
-        return cut(layout, np.asarray(self._array))
+        return cut(layout, np.asarray(array))
 
 
 class Head:

@@ -129,9 +129,7 @@ def test_a_put_and_a_get_bring_the_array_there_and_back(
     layout = typed(pair[0], dtype)
     hosts, array = Alike(devices_per_host), array_of(layout)
     put = tuple(piece for host in hosts_of(layout.place, hosts) for piece in from_client(layout, CLIENT, host, hosts))
-    offered = ShardSource(
-        e.OpenSend(1, (3,), put, None, (), (layout,)), None, lambda _: shard_io.cut(layout, array)
-    )
+    offered = ShardSource(e.OpenSend(1, (3,), put, None, (), (layout,)), None, lambda _: shard_io.cut(layout, array))
     wanted = ArraySink(e.OpenRecv(2, 2, (3,), from_hosts(layout, hosts), False, (), (), (layout,)))
     for host in hosts_of(layout.place, hosts):
         pieces = from_client(layout, CLIENT, host, hosts)

@@ -69,20 +69,24 @@ PACKS = 6  # serialization version of an XLA that packs elements of less than a 
 
 
 class ClusterDevices:
-    """`later(function)` calls a function on the loop's thread, a little later, from any thread."""
+    """`later(function)` calls a function on the loop's thread, a little later, from any thread. `platform`: as soon as
+    hosts have told what the devices are."""
+
+    platform: Platform
 
     def __init__(
-        self, link: ClusterLink, platform: Platform, places: Places, programs: ClusterPrograms,
+        self, link: ClusterLink, places: Places, programs: ClusterPrograms,
         later: Callable[[Callable[[], None]], Any], watch: CallWatch | None = None,
     ) -> None:  # fmt: skip
-        self.platform, self._watch = platform, watch
-        self._link, self._places, self._programs = link, places, programs
+        self._link, self._places, self._programs, self._watch = link, places, programs, watch
         self._calls = ClusterCalls(link)
         self.crowded = self._calls.order.crowded
         self._copies = ClusterCopies(places)
         self._buffers = SessionBuffers(link, later, watch)
         self._answers = ClusterAnswers(link, self._calls, self._buffers, programs, watch)
-        programs.default_kind = platform.default_memory_kind()
+
+    def are(self, platform: Platform) -> None:
+        self.platform, self._programs.default_kind = platform, platform.default_memory_kind()
 
     # --- arrays --------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from core.model.errors import Impossible
 from tests.backend.cluster import cluster, wait_until
 from tests.backend.real import real
 from tests.backend.test_faults import TINY, begun, endless, register, runs
+from tests.intervals import intervals
 
 from .test_programs import seaway
 
@@ -188,7 +189,7 @@ async def test_the_trace_travels_in_pages_and_arrives_unchanged(tmp_path: Path) 
                 await ask(channel, access, Recorded(first.snapshot, 1))
         came = await trace_export.fetched(found.server.address, access)
         assert list(came.rows("gangs")) == list(found.server.trace.rows("gangs"))
-        assert list(came.intervals()) == list(found.server.trace.intervals())
+        assert list(intervals(came)) == list(intervals(found.server.trace))
         assert len(came) == 20
 
 

@@ -22,6 +22,7 @@ from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .elastic import Elastic
 from .gets import Gets
+from .meters import Meters
 from .observations import ClientLost
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
@@ -56,6 +57,7 @@ class Clients(ControllerModule):
     _elastic: Elastic
     _gets: Gets
     _lowerings: Lowerings
+    _meters: Meters
     _names: BufferNames
     _outbox: TurnOutbox
     _outcomes: Outcomes
@@ -114,7 +116,8 @@ class Clients(ControllerModule):
         opening = msgspec.structs.replace(opening, client=self._accounts.returns_as(peer, opening.client))
         owner, number = account.limits.name, self._number(opening)
         name = f"{owner}/{opening.name}" if owner and owner != opening.name else opening.name
-        session = ClientRecord(number, peer, name, opening.weight, opening.priority, account, number)
+        meter = self._meters.meter_of(name)
+        session = ClientRecord(number, peer, name, opening.weight, opening.priority, account, number, meter)
         self._accounts.enter(session)
         self._state.sessions[session.number] = session
         self._state.by_peer[peer] = session

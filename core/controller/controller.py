@@ -70,7 +70,7 @@ class Controller:
         self.dispatch, self.completion, self.views = made.dispatch, made.completion, made.views
         self.runs, self.failures, self.recovery = made.runs, made.failures, made.recovery
         self.membership, self.clients, self.stalls = made.membership, made.clients, made.stalls
-        self.policy_news, self.accounts = made.policy_news, made.accounts
+        self.policy_news, self.accounts, self.meters = made.policy_news, made.accounts, made.meters
         self.relocation, self.drains, self.slice_calls = made.relocation, made.drains, made.slice_calls
         self.elastic, self.preemption = made.elastic, made.preemption
         self.reshape, self.standing = made.membership.reshape, made.membership.standing  # for a simulator

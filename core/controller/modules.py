@@ -29,6 +29,7 @@ from .failures import Failures
 from .gets import Gets
 from .in_flight import InFlightTable
 from .membership import Membership
+from .meters import Meters
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
 from .policy_news import PolicyNews
@@ -71,6 +72,7 @@ class Modules:
         self.refs = self._make(BufferRefs)
         self.results = self._make(Results)
         self.admission = self._make(Admission)
+        self.meters = self._make(Meters)
         self.accounts = self._make(Accounts)
         self.gets = self._make(Gets)
         self.outcomes = self._make(Outcomes)

@@ -59,7 +59,7 @@ class Elastic(ControllerModule):
         key, sizes = (session.number, call.name), tuple(sorted(set(call.sizes)))
         if key in self.all:
             return f"elastic slice {call.name!r} was asked for twice"
-        if not sizes or sizes[0] < 1 or call.slice.of or call.slice.mesh:
+        if not sizes or sizes[0] < 1 or any(spec and (spec.of or spec.mesh) for spec in (call.slice, call.has)):
             return f"elastic slice {call.name!r} of sizes {call.sizes}: sizes are whole, from 1 on, and not of a mesh"
         each = ElasticSlice(session, call.name, call.slice, sizes, told=call.has.name if call.has else "", since=now)
         first = call.has or self._named(each, sizes[0])

@@ -112,45 +112,48 @@ class Preemption(ControllerModule):
             self._outbox.effect(LogLine(f"{self._text(b.key)} {does}: it gives way to {text}"))
 
     def _keep_waiting(self, wanted: Binding, until: int, other: Binding, now: int) -> None:
-        """It could have devices of a slice that has come back a moment ago: that is said once."""
+        """It could have devices of a slice that has come back a moment ago, or cannot rest: that is said once."""
         self._due = min(self._due or until, until)
         if (wanted.key, other.key) not in self._reported:
             self._reported.add((wanted.key, other.key))
             left = (until - now) / 1e9
-            text = f"{self._text(wanted.key)} waits for {self._text(other.key)}, which has given way before"
-            self._outbox.effect(LogLine(f"{text}: it keeps its devices for {left:.3g} s more"))
+            text = f"{self._text(wanted.key)} waits for {self._text(other.key)}"
+            self._outbox.effect(LogLine(f"{text}, which keeps its devices for {left:.3g} s more"))
 
     # --- and given back ------------------------------------------------------------------------------------------
 
     def _give_back(self, now: int) -> bool:
         """Those that gave way come back when the others have their devices, or when it has lasted too long."""
-        begun, config = False, self._state.config
+        begun = False
         for each in list(self._away):
-            session = each.session.number
-            late = each.since + config.preempt_longest
-            if self._relocation.is_over(each) or (
-                each.asleep and each.gives_way_to is None
-            ):  # or rests as somebody asked
+            asked = each.asleep and each.gives_way_to is None  # it rests because somebody has asked for that, too
+            if self._relocation.is_over(each) or asked:
                 self._away.remove(each)
                 self._came_back(each, now)
-                continue
-            soon = each.since + config.preempt_keep  # until then its arrays are to be away
-            if now >= late:
-                for name in each.names:
-                    self._resources.prefer(session, name, FIRST)
             else:
-                self._due = min(self._due or late, late if now >= soon else soon)
-            stays = each.phase != "parked" and now >= soon  # as if there is no room in host memory
-            over = each.phase == "parked" and (
-                now >= late or (each.gives_way_to and not self._waits(each.gives_way_to))
-            )
-            if each.gives_way_to and (stays or over):
-                if stays:
-                    self._outbox.effect(
-                        LogLine(f"{self._text((session, each.names[0]))} stays: it waits for {each.why}")
-                    )
-                begun |= not self._relocation.resume(session, each.names[0], now, given_back=True)
+                begun |= self._look(each, now)
         return begun
+
+    def _look(self, each: OnTheWay, now: int) -> bool:
+        """True: it begins to come back."""
+        number, config, other = each.session.number, self._state.config, each.gives_way_to
+        soon, late = each.since + config.preempt_keep, each.since + config.preempt_longest
+        if now >= late:
+            for name in each.names:
+                self._resources.prefer(number, name, FIRST)
+        if other is None:  # it is about to come back
+            again = late
+        elif each.phase != "parked":
+            again = soon
+        else:
+            again = late if self._waits(other) else now
+        if now < again:
+            self._due = min(self._due or again, again)
+            return False
+        if other is not None and each.phase != "parked":
+            self._kept.update(((number, name), now + config.preempt_longest) for name in each.names)
+            self._outbox.effect(LogLine(f"{self._text((number, each.names[0]))} stays: it waits for {each.why}"))
+        return other is not None and not self._relocation.resume(number, each.names[0], now, given_back=True)
 
     def _came_back(self, each: OnTheWay, now: int) -> None:
         self._kept = {key: until for key, until in self._kept.items() if now < until}

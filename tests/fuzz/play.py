@@ -429,8 +429,10 @@ class Game:
             self.gone[self.people.index(first)] = None
 
     def _unsettled(self) -> bool:
-        under_way = self.world.machine.relocation.under_way.values()
-        return self._open() or any(each.phase == "returning" for each in under_way)
+        """Whether a client waits, or a slice waits to come back; those that gave way do so by themselves."""
+        machine = self.world.machine
+        away = [each for each in machine.relocation.under_way.values() if each not in machine.preemption._away]
+        return self._open() or any(each.phase == "returning" for each in away)
 
     def _for_slices(self) -> bool:
         """Whether a run or put waits for a slice, perhaps because another client has an exclusive slice."""

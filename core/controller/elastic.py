@@ -31,7 +31,7 @@ from .watch import Watchdog
 Placed = Sequence[tuple[Binding, Place]]  # slices, and where they would be instead
 
 
-class ElasticSlice(msgspec.Struct, eq=False):
+class ElasticRecord(msgspec.Struct, eq=False):
     session: ClientRecord
     name: str
     spec: SliceSpec
@@ -48,7 +48,7 @@ class Elastic(ControllerModule):
     _outbox: TurnOutbox
     _resources: Resources
     _watch: Watchdog
-    all: dict[Key, ElasticSlice] = {}
+    all: dict[Key, ElasticRecord] = {}
     _seen: int = -1  # `Resources.version` when all were looked at last
     _due: int = 0  # when to look again, though nothing has changed; 0: never
 
@@ -61,7 +61,7 @@ class Elastic(ControllerModule):
             return f"elastic slice {call.name!r} was asked for twice"
         if not sizes or sizes[0] < 1 or any(spec and (spec.of or spec.mesh) for spec in (call.slice, call.has)):
             return f"elastic slice {call.name!r} of sizes {call.sizes}: sizes are whole, from 1 on, and not of a mesh"
-        each = ElasticSlice(session, call.name, call.slice, sizes, told=call.has.name if call.has else "", since=now)
+        each = ElasticRecord(session, call.name, call.slice, sizes, told=call.has.name if call.has else "", since=now)
         first = call.has or self._named(each, sizes[0])
         try:
             self._resources.bind(session.number, first)
@@ -96,7 +96,7 @@ class Elastic(ControllerModule):
             self._watch.begin_for(("elastic",), now, self._due - now, lambda at: None)
         return changed
 
-    def _look(self, each: ElasticSlice, now: int) -> bool:
+    def _look(self, each: ElasticRecord, now: int) -> bool:
         current = self._current(each)
         if current is None:  # the client has released it
             del self.all[each.session.number, each.name]
@@ -120,7 +120,7 @@ class Elastic(ControllerModule):
                 found = None
         return found is not None and self._become(each, found, why) and self._tell(each, now)
 
-    def _current(self, each: ElasticSlice) -> Binding | None:
+    def _current(self, each: ElasticRecord) -> Binding | None:
         """What it is, or is becoming; the client may have released those before."""
         number = each.session.number
         there = [name for name in each.slices if self._resources.knows(number, name)]
@@ -136,14 +136,14 @@ class Elastic(ControllerModule):
             return False
         return self._resources.elsewhere(*current.key) is None
 
-    def _tell(self, each: ElasticSlice, now: int) -> bool:
+    def _tell(self, each: ElasticRecord, now: int) -> bool:
         each.told, each.since = each.slices[-1], now
         binding = self._resources.binding(each.session.number, each.told)
         assert binding is not None
         self._outbox.note(each.session.peer, Sized(each.name, binding.spec, each.why))
         return True
 
-    def _become(self, each: ElasticSlice, found: tuple[int, Place], why: str) -> bool:
+    def _become(self, each: ElasticRecord, found: tuple[int, Place], why: str) -> bool:
         size, place = found
         spec = self._named(each, size)
         if not self._resources.adopt(each.session.number, spec, place, beside=each.slices[-1]):
@@ -154,13 +154,13 @@ class Elastic(ControllerModule):
             self._outbox.effect(LogLine(text))
         return True
 
-    def _named(self, each: ElasticSlice, size: int) -> SliceSpec:
+    def _named(self, each: ElasticRecord, size: int) -> SliceSpec:
         name = f"{each.name}@{size}"
         return replace(each.spec, name=f"{name}+" if name in each.slices else name, devices=size)
 
     # --- sizes ---------------------------------------------------------------------------------------------------
 
-    def _larger(self, each: ElasticSlice, current: Binding) -> tuple[int, Place] | None:
+    def _larger(self, each: ElasticRecord, current: Binding) -> tuple[int, Place] | None:
         """Not while others wait for devices that it could have."""
         larger = each.sizes[bisect_left(each.sizes, current.spec.devices + 1) :]
         for b in self._resources.waiting() if larger else ():
@@ -168,7 +168,7 @@ class Elastic(ControllerModule):
                 return None
         return self._largest(each, current, larger)
 
-    def _largest(self, each: ElasticSlice, current: Binding, sizes: Sequence[int]) -> tuple[int, Place] | None:
+    def _largest(self, each: ElasticRecord, current: Binding, sizes: Sequence[int]) -> tuple[int, Place] | None:
         """The largest of these sizes that can be had, and where. A larger one is harder to have, so not all are
         tried."""
         low, high, best = 0, len(sizes), None
@@ -181,7 +181,7 @@ class Elastic(ControllerModule):
                 low, best = middle + 1, (sizes[middle], place)
         return best
 
-    def _place(self, each: ElasticSlice, current: Binding, size: int, placed: Placed = ()) -> Place | None:
+    def _place(self, each: ElasticRecord, current: Binding, size: int, placed: Placed = ()) -> Place | None:
         """Where it would lie, now that others will be where they are `placed`, and have not left what they have."""
         number, spec, more = each.session.number, self._named(each, size), size - current.spec.devices
         try:
@@ -201,7 +201,7 @@ class Elastic(ControllerModule):
         asked = [each for each in self.all.values() if each.for_slice == wanted.key]
         if asked:
             return asked[0].since + keep
-        shrunk: list[tuple[ElasticSlice, int]] = []
+        shrunk: list[tuple[ElasticRecord, int]] = []
         placed: list[tuple[Binding, Place]] = []
         for each, current in self._may_shrink(wanted):
             for size in reversed(each.sizes[: bisect_left(each.sizes, current.spec.devices)]):
@@ -224,7 +224,7 @@ class Elastic(ControllerModule):
                 return now + keep
         return 0
 
-    def _may_shrink(self, wanted: Binding) -> list[tuple[ElasticSlice, Binding]]:
+    def _may_shrink(self, wanted: Binding) -> list[tuple[ElasticRecord, Binding]]:
         """The least urgent first."""
         found = []
         for each in self.all.values():

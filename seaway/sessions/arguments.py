@@ -60,7 +60,7 @@ class SliceNames:
         return name if name in self._names.values() else ""
 
 
-class Sized:
+class ElasticState:
     """The slice that an elastic one is."""
 
     def __init__(self) -> None:

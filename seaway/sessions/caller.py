@@ -22,7 +22,7 @@ from ..errors import NotNow, SessionClosed
 from ..graph import Given, Graph, single
 from ..specs import ElasticSlice, Slice, avals
 from . import ambient
-from .arguments import BoundProgram, PlacedContents, Sized, SliceNames, arguments_of
+from .arguments import BoundProgram, ElasticState, PlacedContents, SliceNames, arguments_of
 from .array_groups import ArrayGroup, ClientBuffer, DescribedArray, Fetch, HeldNames
 from .arrays import Array, Run
 from .dropped_arrays import DroppedArrays, WaitedRuns
@@ -67,7 +67,7 @@ class Caller:
         self.name_of = self._slices.of
         self._runs: dict[int, tuple[Run, ArrayGroup | None]] = {}
         self._fetches: dict[int, Fetch] = {}
-        self._elastic: dict[str, Sized] = {}  # what elastic slices are, by name
+        self._elastic: dict[str, ElasticState] = {}  # what elastic slices are, by name
         self._relocated: dict[int, str] = {}  # what was asked for and is over: why it was not done, or ""
         self._dropped = DroppedArrays(None if self._spans is None else self._spans.given_back)
         self.given_up = self._dropped.given_up  # takes names of arrays that the user has given up
@@ -407,13 +407,13 @@ class Caller:
         self._may_call()
         name = self.name_of(home)
         if name not in self._elastic:
-            self._elastic[name] = Sized()
+            self._elastic[name] = ElasticState()
             like = home.spec(name)
             request = self._port.call(lambda client, now: client.elastic(name, like, home.sizes, now))
             self._elastic[name].request = request
         return self._resizes(name, self._elastic[name])
 
-    def _resizes(self, name: str, sized: Sized) -> Iterator[Slice]:
+    def _resizes(self, name: str, sized: ElasticState) -> Iterator[Slice]:
         while True:
             self._wait(lambda: sized.waits or sized.wrong != "", f"devices for slice {name!r}")
             if sized.wrong:

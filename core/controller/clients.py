@@ -79,6 +79,10 @@ class Clients(ControllerModule):
             p.CloseSession: self._bye,
         }  # fmt: skip
 
+    def grown(self) -> None:
+        for session in self._state.sessions.values():
+            self._outbox.note(session.peer, p.Grown(self._state.all_hosts))
+
     def stranger(self, peer: int, message: object) -> bool:
         """Whether this opens the session of a client that belongs to another state of the controller, or of any while
         all hosts that are here do; or one that its account does not allow. It is told so, and its session is over."""
@@ -118,7 +122,7 @@ class Clients(ControllerModule):
         self._state.by_peer[peer] = session
         if self._tracing is not None:
             self._tracing.trace.client(session.number, session.name, session.weight, session.priority, now)
-        self._outbox.note(peer, p.Opened(session.number, self._state.incarnation, self._state.start))
+        self._outbox.note(peer, p.Opened(session.number, self._state.incarnation, self._state.start, self._state.all_hosts))
         why = self._lost.get(opening.client, "")
         self._recovery.client_opened(session, opening, why)
         return None

@@ -27,7 +27,7 @@ class SharedExecutor(Executor):
     def twin(self, members: Spans) -> SharedExecutor:
         """Another executor, with the same past, that stands for these hosts."""
         twin = SharedExecutor(
-            members[0][0], self._hosts, lane=self.lane, incarnation=self._incarnation, members=members
+            members[0][0], self.hosts, lane=self.lane, incarnation=self._incarnation, members=members
         )
         twin.copy_of(self)
         return twin

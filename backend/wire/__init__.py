@@ -17,6 +17,7 @@ from .call_messages import (
     CancelReply,
     Described,
     Enrol,
+    GrowCall,
     Keep,
     LookReply,
     OperateCall,

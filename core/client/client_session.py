@@ -37,7 +37,8 @@ class ClientSession:
             p.Ended: self._ended, p.ContentsReady: self._ready, p.PutAccepted: self._taking,
             p.GetAccepted: self._sending, p.GetSettled: self._final, p.Refused: self._refused,
             p.Opened: self._opened, p.Waiting: self._waiting, p.Stalled: self._stalled,
-            p.Grown: self._grown, p.ConnectionClosed: self._goodbye, p.ProgramCompiled: self._compiled, p.Relocated: self._relocated,
+            p.ConnectionClosed: self._goodbye, p.ProgramCompiled: self._compiled, p.Relocated: self._relocated,
+            p.Grown: self._grown,
         }  # fmt: skip
 
     # --- connections ----------------------------------------------------------------------------------------

@@ -122,7 +122,9 @@ class Clients(ControllerModule):
         self._state.by_peer[peer] = session
         if self._tracing is not None:
             self._tracing.trace.client(session.number, session.name, session.weight, session.priority, now)
-        self._outbox.note(peer, p.Opened(session.number, self._state.incarnation, self._state.start, self._state.all_hosts))
+        self._outbox.note(
+            peer, p.Opened(session.number, self._state.incarnation, self._state.start, self._state.all_hosts)
+        )
         why = self._lost.get(opening.client, "")
         self._recovery.client_opened(session, opening, why)
         return None
@@ -149,8 +151,10 @@ class Clients(ControllerModule):
             program.donated = donated = frozenset(call.ir.donate_args)
             program.edges = tuple(at for at in range(1, len(program.nbytes)) if (at in donated) != (at - 1 in donated))
             self._accounts.check_program(session)
+            program.fits = False
             for spec in call.ir.slices:
                 self._resources.bind(session.number, spec)
+            program.fits = True
         except (ProgramError, Impossible) as error:
             program.blame = p.Blame("refused", str(error), call.ir.name)
             if not call.tell:

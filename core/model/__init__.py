@@ -17,7 +17,7 @@ from . import account, place, plan, program, ranges, spans, topology
 from .account import Account, Role
 from .atoms import Atoms
 from .errors import Illegal, Impossible, ProgramError, SeawayError
-from .growth import AllHosts, KnownHosts, all_hosts, larger_of, same_numbers, why_not_grown
+from .growth import AllHosts, KnownHosts, all_hosts, beginning, larger_of, same_numbers, why_not_grown
 from .place import Grid, Place, device_spans, line
 from .plan import Code, Gang, Layout, Move, Plan, Slot, laid_out
 from .program import (

@@ -12,6 +12,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import accumulate
 
+from msgspec.structs import replace
+
+from .errors import Impossible
 from .resharding import Hosts
 from .topology import MOST_DEVICES, Cluster, Island
 
@@ -106,24 +109,36 @@ def why_not_grown(cluster: Cluster, larger: Cluster) -> str:
     return ""
 
 
+def beginning(cluster: Cluster, hosts: int) -> Cluster:
+    """The part of a cluster that its first hosts are. Raises Impossible if it could not grow from there."""
+    if not 0 < hosts < cluster.hosts:
+        raise Impossible(f"hosts before {hosts}, of {cluster.hosts}: 1 to {cluster.hosts - 1} can be there at first")
+    last = cluster.island_of_host(hosts - 1)
+    here = hosts - last.base_host
+    if here < last.hosts and last.torus:
+        raise Impossible(f"hosts before {hosts}: island {last.name!r} is a torus, which is there as a whole or not at all")
+    part = last if here == last.hosts else replace(last, hosts=here)
+    return replace(cluster, islands=(*cluster.islands[: last.index], part))
+
+
 def _changed(island: Island, larger: Island, last: bool) -> str:
     """What is wrong with what an island is to become."""
-    here, hosts = f"island {island.name!r}", (island.hosts, larger.hosts)
+    here = f"island {island.name!r}"
     if island.hosts > larger.hosts:
-        return f"{here} has {hosts[1]} hosts, and not {hosts[0]}: drain hosts that are to go, and leave them in the file"
+        return f"{here} has {larger.hosts} hosts, not {island.hosts}: drain hosts that are to go, and leave them there"
     if island.hosts < larger.hosts and island.torus:
-        return f"{here} is a torus, whose shape does not change: give new hosts an island of their own, behind the others"
+        return f"{here} is a torus, whose shape cannot change: give new hosts an island of their own, behind the others"
     for name in FIELDS:
         was, is_now = getattr(island, name), getattr(larger, name)
         if was != is_now and name != "hosts":
             return (
-                f"{here}: `{name}` was {was!r} and is {is_now!r}. What is there does not change while it runs: change it "
-                f"back, or start the controller again"
+                f"{here}: `{name}` was {was!r} and is {is_now!r}. What is there does not change while it runs: change "
+                "it back, or start the controller again"
             )
     if island.hosts < larger.hosts and not last:
         return (
-            f"{here} has {hosts[1]} hosts, and not {hosts[0]}, but only the last island takes more, since hosts keep "
-            f"their numbers: give new hosts an island of their own, behind the others"
+            f"{here} has {larger.hosts} hosts, not {island.hosts}, but only the last island takes more, since hosts "
+            "keep their numbers: give new hosts an island of their own, behind the others"
         )
     return ""
 

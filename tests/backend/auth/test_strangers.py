@@ -162,7 +162,7 @@ async def test_a_stranger_that_is_cut_off_in_the_middle_of_a_message_is_told(tmp
 
 def test_strangers_that_have_gone_are_forgotten_and_those_still_here_keep_their_number() -> None:
     here: set[int] = set()
-    names = ControllerNames(2, b"secret", here.__contains__)
+    names = ControllerNames(lambda: 2, b"secret", here.__contains__)
     first = names.peer_of(f"who/{0:032}", "")
     assert first == 2
     here.add(first)

@@ -41,10 +41,11 @@ def test_runs_go_on_while_it_grows_and_what_was_refused_can_be_had(whole: Cluste
     assert refused.blame.code == "refused"
     world.grow(whole)
     assert world.answer == ""
-    large = a.submit(there("wide", devices, island), bytes(32))
+    large, again = (a.submit(there(name, devices, island), bytes(32)) for name in ("wide", "large"))
     assert world.run()
     assert all(run.good for run in runs)
     assert large.good
+    assert again.good, "the same program, which the controller knows"
     fetched = a.get(large.results[0])
     assert world.run()
     assert fetched.right, "so the client knows which host has which device"

@@ -39,17 +39,21 @@ def test_what_is_there_keeps_its_numbers_and_more_comes_behind_it(larger: tuple[
         (Cluster((B, A)), "island 'b' comes before island 'a': new islands come last, behind all others"),
         (
             Cluster((replace(A, hosts=3), B)),
-            "island 'a' has 3 hosts, and not 2, but only the last island takes more, since hosts keep their numbers: "
-            "give new hosts an island of their own, behind the others",
+            (
+                "island 'a' has 3 hosts, not 2, but only the last island takes more, since hosts keep their numbers: "
+                "give new hosts an island of their own, behind the others"
+            ),
         ),
         (
             Cluster((replace(A, hosts=1), B, C)),
-            "island 'a' has 1 hosts, and not 2: drain hosts that are to go, and leave them in the file",
+            "island 'a' has 1 hosts, not 2: drain hosts that are to go, and leave them there",
         ),
         (
             Cluster((A, replace(B, memory=1 << 31), C)),
-            "island 'b': `memory` was 1073741824 and is 2147483648. What is there does not change while it runs: change "
-            "it back, or start the controller again",
+            (
+                "island 'b': `memory` was 1073741824 and is 2147483648. What is there does not change while it runs: "
+                "change it back, or start the controller again"
+            ),
         ),
         (
             Cluster((A, replace(B, hosts=2), C), dcn_latency=5),
@@ -66,7 +70,7 @@ def test_a_torus_takes_no_more_hosts() -> None:
     more = replace(torus, hosts=4, torus=(4, 4), block=())
     why = why_not_grown(Cluster((torus,)), Cluster((more,)))
     assert why == (
-        "island 't' is a torus, whose shape does not change: give new hosts an island of their own, behind the others"
+        "island 't' is a torus, whose shape cannot change: give new hosts an island of their own, behind the others"
     )
     assert why_not_grown(Cluster((torus,)), Cluster((torus, replace(torus, name="u")))) == ""
 

@@ -67,13 +67,19 @@ class _Counted:
         self._devices = [0, *accumulate(count * devices for count, devices in told)]
 
     def host_of(self, device: int) -> int:
-        at = min(bisect_right(self._devices, device), len(self._devices_each)) - 1
+        at = self._at(self._devices, device, "device")
         return self._hosts[at] + (device - self._devices[at]) // self._devices_each[at]
 
     def devices_of(self, host: int) -> range:
-        at = min(bisect_right(self._hosts, host), len(self._devices_each)) - 1
+        at = self._at(self._hosts, host, "host")
         first = self._devices[at] + (host - self._hosts[at]) * self._devices_each[at]
         return range(first, first + self._devices_each[at])
+
+    @staticmethod
+    def _at(firsts: list[int], number: int, what: str) -> int:
+        if not 0 <= number < firsts[-1]:
+            raise Impossible(f"no {what} {number}; {what}s are 0-{firsts[-1] - 1}, as far as is known here")
+        return bisect_right(firsts, number) - 1
 
 
 # --- what a larger cluster may be ---------------------------------------------------------------------------------

@@ -118,10 +118,10 @@ class Simulation:
         )
         self.config = config or Config(fanout=fanout_of(profile, setup.cluster))
         faults = list(faults)
+        known, *self.grown = known_after(faults, self.cluster)  # the hardware of all of it is there from the start
         exact = dict.fromkeys(range(len(self.cluster.islands))) if fidelity == "exact" else self.machines.islands.copy()
         differ = divided(faults, self.cluster)
         self._exact = exact  # islands whose hosts are simulated one by one
-        known, *self.grown = known_after(faults, self.cluster)  # the hardware of all of it is there from the start
         self.controller: Controller = Controller(known, policy, self.config, trace=self.trace, shape=self._tree_of)
         self.controller_process = ControllerProcess(self, self.controller)
         self.islands: dict[int, CohortIsland] = {}  # islands that are simulated as cohorts

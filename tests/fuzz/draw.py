@@ -46,7 +46,7 @@ RESHARDS = 30_000_000  # from this seed on, programs have nodes that only reshar
 ABSENT = 30_200_000  # from this seed on, calls that need a slice which is down may fail at once
 OPERATED = 31_000_000  # from this seed on, slices are moved and suspended, and hosts are cordoned and drained
 ACCOUNTS = 33_000_000  # from this seed on, clients belong to accounts
-GROWING = 34_000_000  # from this seed on, clusters grow, among all that
+GROWING = 35_000_000  # from this seed on, clusters grow, among all that
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
 

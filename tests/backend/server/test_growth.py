@@ -43,7 +43,7 @@ with sw.connect(f"grpc://{sys.argv[1]}", client="train") as s:
             on_all()
         time.sleep(0.02)
     assert np.array_equal(np.asarray(x), numbers + steps)
-    assert len(s.trace().on_devices().device.unique()) == 6, "the trace has the new host's devices"
+    assert len(s.trace.machines.islands) == 1 and s.trace.machines.islands[0].hosts == 3, s.trace.machines
     print("right", flush=True)
 """
 ISLAND = '[[island]]\nname = "i0"\nhosts = {}\ndevices_per_host = 2\n'
@@ -99,12 +99,13 @@ async def _until(program: Program, word: str) -> None:
 
 
 def test_up_on_a_running_state_grows_it_and_a_later_up_has_all_its_hosts(tmp_path: Path) -> None:
-    shape = ("--devices-per-host", "2", "--platform", "timed")
-    with up(tmp_path, "--hosts", "2", *shape) as (_, address):
+    shape, record = ("--devices-per-host", "2", "--platform", "timed"), tmp_path / "record"
+    with up(tmp_path, "--hosts", "2", "--record", str(record), *shape) as (_, address):
         said = seaway("up", "--state", str(tmp_path), "--hosts", "3", *shape)
         assert said.startswith(f"3 hosts, 6 devices at grpc://{address}")
         again = seaway("up", "--state", str(tmp_path), "--hosts", "3", *shape, code=1)
         assert "it has no more hosts than there are, 3" in again
+    assert "the same commands" in seaway("replay", str(record)), "growth is in the record"
     with up(tmp_path, "--hosts", "2", *shape) as (_, address):
         assert '"agent": "host-2"' in seaway("status", address, "--json")
 

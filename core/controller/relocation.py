@@ -20,7 +20,7 @@ The functions that matter: `move`, `suspend`, `resume`, `work`, `_step`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -94,6 +94,8 @@ class OnTheWay(msgspec.Struct, eq=False):
     detached: bool = False  # its slices are not here any more; its arrays may be
     ahead: list[PlanRows] = []  # of a move: what is compiled for the target
     tried: int = -1  # `Ledger.eased` when there was no room for all of its arrays
+    gives_way_to: tuple[int, str] | None = None  # a policy has said so, and for which slice
+    cause: str = ""  # that slice, in words
 
     def turn(self, happened: str) -> None:
         self.phase, self.seen = PHASES[self.phase, happened], ()
@@ -101,11 +103,12 @@ class OnTheWay(msgspec.Struct, eq=False):
     @property
     def words(self) -> str:
         """What goes on, for those who wait for it."""
+        why = f": it gives way to {self.cause}" if self.cause else ""
         if self.target:
-            return "is being moved"
+            return f"is being moved{why}"
         if not self.asleep:
             return "is being resumed"
-        return "is suspended" if self.phase == "parked" else "is being suspended"
+        return f"is suspended{why}" if self.phase == "parked" else f"is being suspended{why}"
 
 
 class Relocation(ControllerModule):
@@ -192,6 +195,7 @@ class Relocation(ControllerModule):
         each = self.under_way.get((session, name))
         if each is not None:
             each.asleep = True  # if it moves, or comes back: then as soon as it has
+            each.gives_way_to, each.cause = None, ""  # it does not come back by itself
             self._hold(each, now)
             return ""
         if why := self.refused(session, name):
@@ -206,6 +210,8 @@ class Relocation(ControllerModule):
         each = self.under_way.get((session, name))
         if each is None or not each.asleep:
             return f"slice {name!r} is not suspended"
+        if each.gives_way_to is not None:
+            return f"slice {name!r} {each.words}, and comes back by itself"
         each.asleep = False
         self._hold(each, now)
         return ""
@@ -253,11 +259,10 @@ class Relocation(ControllerModule):
         words = {(session.number, b.spec.name): each.words for b in self._bindings(each) if b.held != each.words}
         for _, name in words:
             self._resources.hold(session.number, name, each.words)
-        rests = each.mine is not None and not each.mine.isdisjoint(self._state.asleep)
-        if each.mine is None or (each.asleep and not rests):
+        if each.mine is None or (each.asleep and not each.mine <= self._state.asleep.keys()):
             self._views.wait_again(session)
             self._runs.lower_again(now, lambda: self._choose(each), session)
-        elif rests and not each.asleep:
+        elif not each.asleep and not each.mine.isdisjoint(self._state.asleep):
             self._wake(each)
         self._runs.renew_reasons(words)
 
@@ -320,7 +325,7 @@ class Relocation(ControllerModule):
         return changed
 
     def _step(self, each: OnTheWay, now: int) -> bool:
-        if self._is_over(each):
+        if self.is_over(each):
             return False
         if not each.detached and self._is_elsewhere(each):
             self._detach(each, now)
@@ -340,9 +345,9 @@ class Relocation(ControllerModule):
         if each.why and each.phase == was and was in BY_BUFFER:
             each.again = now + AGAIN
             self._watch.begin_for(("slice", *each.names, each.session.number), now, AGAIN, lambda at: None)
-        return each.phase != was or self._is_over(each)
+        return each.phase != was or self.is_over(each)
 
-    def _is_over(self, each: OnTheWay) -> bool:
+    def is_over(self, each: OnTheWay) -> bool:
         return self.under_way.get((each.session.number, each.names[0])) is not each
 
     def _is_elsewhere(self, each: OnTheWay) -> bool:
@@ -554,13 +559,16 @@ class Relocation(ControllerModule):
                 self._gets.ready(named, now)
         self._state.views.extend(self._views.waiting_of(each.session))
         self._runs.slices_bound(now)
-        for name in each.names if each.asleep else ():  # what was suspended stays so where it is now
+        # what was suspended stays so where it is now
+        for name in each.names if each.asleep and each.gives_way_to is None else ():
             self.suspend(number, name, now)
 
     def _wake(self, each: OnTheWay) -> None:
-        """Its arrays need not stay in host memory."""
+        """Its arrays need not stay in host memory; views must until they are made again."""
         for ident in each.mine or ():
-            self._state.asleep.pop(ident, None)
+            view = self._buffers.all.get(ident)
+            if view is None or not view.folded:
+                self._state.asleep.pop(ident, None)
         runs = self._state.runs.values()
         self._state.wake.extend(run for run in runs if run.state == "submitted" and run.session is each.session)
 
@@ -580,6 +588,13 @@ class Relocation(ControllerModule):
         self._compiled(each)
         each.detached = True
         each.turn("detached")
+
+    def audit(self) -> Iterator[tuple[str, int, int]]:
+        """(what, as it should be, counted): a slice that rests costs no byte of a device."""
+        for each in dict.fromkeys(self.under_way.values()):
+            if each.phase == "parked":
+                there = [b.id for b in self._here(each) if b.on_device and not b.folded]
+                yield f"arrays on devices of slice {each.names[0]!r}, which rests", 0, len(there)
 
     def client_gone(self, session: ClientRecord, now: int) -> None:
         self.resting.pop(session.number, None)

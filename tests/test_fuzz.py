@@ -33,11 +33,12 @@ from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
 
 SEEDS, FEWER, CHUNK = 50, 20, 10
+KINDS = (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS, PREEMPTS, GROWING)
 FIRSTS = [
     *range(0, SEEDS, CHUNK),
     *[
         first
-        for kind in (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS, PREEMPTS, GROWING)
+        for kind in KINDS
         for first in range(kind, kind + FEWER, CHUNK)
     ],
 ]
@@ -83,7 +84,7 @@ def test_bugs_that_were_found_once_stay_fixed(seed: int) -> None:
     "first",
     [
         start
-        for first in (10_000, ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS, PREEMPTS, GROWING)
+        for first in (10_000, *KINDS)
         for start in range(first, first + 4_000, 100)
     ],
 )

@@ -122,7 +122,7 @@ def beginning(cluster: Cluster, hosts: int) -> Cluster:
     last = cluster.island_of_host(hosts - 1)
     here = hosts - last.base_host
     if here < last.hosts and last.torus:
-        raise Impossible(f"hosts before {hosts}: island {last.name!r} is a torus, which is there as a whole or not at all")
+        raise Impossible(f"host {hosts} later: island {last.name!r} is a torus, of which all hosts come together")
     part = last if here == last.hosts else replace(last, hosts=here)
     return replace(cluster, islands=(*cluster.islands[: last.index], part))
 

@@ -18,9 +18,9 @@ from core.model import Cluster, Impossible, beginning
 
 # Each kind of fault -> whether it makes the hosts of an island differ.
 KINDS = {
-    "slow": False, "crash_host": True, "return_host": True, "leave_host": True, "lose_device": True, "cut": True, "grow": True,
+    "slow": False, "crash_host": True, "return_host": True, "leave_host": True, "lose_device": True, "cut": True,
     "fail_gang": True, "crash_client": True, "drain_host": True, "move_client": False, "suspend_client": False,
-    "resume_client": False,
+    "resume_client": False, "grow": True,
 }  # fmt: skip
 
 
@@ -68,7 +68,8 @@ def known_after(faults: Iterable[Fault], cluster: Cluster) -> list[Cluster]:
     firsts = sorted((fault.at, int(fault.whom)) for fault in faults if fault.what == "grow")
     hosts = [whom for _, whom in firsts]
     if hosts != sorted(set(hosts)):
-        raise Impossible(f"it grows by the hosts from {', '.join(map(str, hosts))} on, in this order: they come by number")
+        numbers = ", ".join(map(str, hosts))
+        raise Impossible(f"it grows by the hosts from {numbers} on, in this order: they come by number")
     return [*(beginning(cluster, first) for first in hosts), cluster]
 
 

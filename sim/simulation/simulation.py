@@ -135,16 +135,20 @@ class Simulation:
                 continue
             for host in range(island.base_host, island.base_host + island.hosts):
                 self.lone_hosts[host] = self.new_host(host)
-        for new in self.cluster.islands[len(known.islands) :]:
-            self._exact[new.index] = None  # its hosts begin one by one, and may be a cohort later
-            if new.index not in always:
-                self._regrouping.apart(new.index, StreamNames())
+        self._await_islands(len(known.islands), always)
         self._set_stragglers()
         boot(self)
         for cohort in self.islands.values():
             self.clock.at(self.times.beat, self._beat, cohort)
         for fault in faults:
             self.clock.at(fault.at, self.trouble.befall, fault)
+
+    def _await_islands(self, first: int, always: dict[int, None]) -> None:
+        """The hosts of islands that come later begin one by one, and may be a cohort then."""
+        for island in range(first, len(self.cluster.islands)):
+            self._exact[island] = None
+            if island not in always:
+                self._regrouping.apart(island, StreamNames())
 
     def _tree_of(self, members: Spans, fanout: int, apart: Spans) -> Tree:
         """The tree in which the controller sees an island: a cohort speaks as one host, and has its tree inside."""

@@ -74,5 +74,5 @@ def test_growth_that_cannot_be_is_refused_before_the_run(hosts: tuple[int, ...],
 
 
 def test_a_torus_comes_as_a_whole() -> None:
-    with pytest.raises(Impossible, match="island 'b' is a torus, which is there as a whole or not at all"):
+    with pytest.raises(Impossible, match="island 'b' is a torus, of which all hosts come together"):
         Simulation(load("B"), policy=Fifo, profile=profile("seaway"), faults=[Fault(MS, "grow", 4)])

@@ -34,14 +34,7 @@ from tests.fuzz.shrink import shrink
 
 SEEDS, FEWER, CHUNK = 50, 20, 10
 KINDS = (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS, PREEMPTS, GROWING)
-FIRSTS = [
-    *range(0, SEEDS, CHUNK),
-    *[
-        first
-        for kind in KINDS
-        for first in range(kind, kind + FEWER, CHUNK)
-    ],
-]
+FIRSTS = [*range(0, SEEDS, CHUNK), *[first for kind in KINDS for first in range(kind, kind + FEWER, CHUNK)]]
 FOUND = {  # a seed that failed once, and what was wrong
     3474: "a second name for a result that was taken back, and made elsewhere",
     20468: "bytes that stayed counted when a client died while its island changed its epoch",
@@ -80,14 +73,7 @@ def test_bugs_that_were_found_once_stay_fixed(seed: int) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "first",
-    [
-        start
-        for first in (10_000, *KINDS)
-        for start in range(first, first + 4_000, 100)
-    ],
-)
+@pytest.mark.parametrize("first", [start for first in (10_000, *KINDS) for start in range(first, first + 4_000, 100)])
 def test_no_seed_of_many_breaks_a_promise(first: int) -> None:
     for seed in range(first, first + 100):
         judge(draw(seed))

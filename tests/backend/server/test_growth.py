@@ -9,7 +9,9 @@ import pytest
 
 from backend.auth import AccessRefused
 from backend.server.cluster_file import KEPT, at_start, cluster_in, keep
-from core.model import Cluster, Impossible, small
+from backend.server.roles import why_not
+from backend.wire import GrowCall
+from core.model import Account, Cluster, Impossible, Role, small
 from tests.backend.real import Program, Real, real
 
 from .test_programs import seaway, up
@@ -140,3 +142,10 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, kept: bytes) -> None:
 def test_a_file_that_is_no_cluster_is_refused_by_name() -> None:
     with pytest.raises(Impossible, match="mine: the cluster has no key 'islands'; nearest: 'island'"):
         cluster_in(b"islands = 3", "mine")
+
+
+@pytest.mark.parametrize(("role", "may"), [("viewer", False), ("user", False), ("operator", True), ("cluster", True)])
+def test_growth_is_for_operators(role: Role, may: bool) -> None:
+    why = why_not(Account("ann", role), GrowCall(b"", "cluster.toml"), ())
+    assert (why == "") is may
+    assert may or "Grow needs the role operator" in why

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -102,11 +103,15 @@ def _held(folder: Path) -> HeldFolder:
 def _running(folder: Path) -> tuple[int, str] | None:
     """The process that runs `up` in this folder, and its controller's address, if it has begun."""
     try:
+        with HeldFolder(folder):
+            return None  # nobody does; what an earlier process has left there says nothing
+    except AccessRefused:
+        pass
+    try:
         pid, address = (folder / "up.pid").read_text(encoding="utf-8").split()
-        os.kill(int(pid), 0)
+        return int(pid), address
     except (OSError, ValueError):
         return None
-    return int(pid), address
 
 
 def _grow(given: argparse.Namespace, cluster: Cluster, access: Access, pid: int, address: str) -> int:
@@ -114,7 +119,7 @@ def _grow(given: argparse.Namespace, cluster: Cluster, access: Access, pid: int,
     name = given.cluster or f"--hosts {given.hosts}"
     asked(address, access, GrowCall(_file_of(given), name))
     os.kill(pid, signal.SIGUSR1)
-    found = await_ready(address, access, cluster.hosts)
+    found = _await_ready(address, access, cluster.hosts)
     print(_greeting(found, address, given.token_file), flush=True)
     return 0
 
@@ -127,7 +132,7 @@ def _file_of(given: argparse.Namespace) -> bytes:
     return "\n".join(lines).encode()
 
 
-def await_ready(address: str, access: Access, hosts: int, check: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def _await_ready(address: str, access: Access, hosts: int, check: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Wait until all islands run and so many hosts are there; return the status. `check` raises if that cannot be."""
     until = time.monotonic() + READY
     while True:
@@ -166,7 +171,7 @@ class UpProcesses:
         self.address = self._await_address(controller)
         self._supervisor.keep(controller, self._start_controller)
         self._start_agents()
-        await_ready(self.address, self._access, 0, self._check)
+        _await_ready(self.address, self._access, 0, self._check)
 
     def _start_agents(self) -> None:
         """For all hosts of the controller's cluster that have none: it may have grown, now or before an earlier end."""
@@ -221,8 +226,9 @@ class UpProcesses:
         """Restart processes that die. Raise when the controller, or the last agent, cannot be restarted."""
         while True:
             if self._grown:
-                self._grown = False
-                self._start_agents()
+                with suppress(SeawayError):  # a controller that does not answer now may be starting again
+                    self._start_agents()
+                    self._grown = False
             controller, *agents = self._supervisor.all
             self._supervisor.look()
             lost = [child.name for child in self._supervisor.given_up()]

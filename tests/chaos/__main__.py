@@ -188,6 +188,7 @@ class Run:
         shape = self.shape
         options = f"--islands {shape.islands} --hosts {shape.hosts} --lease {shape.lease:g} --platform {shape.platform}"
         options += f" --together {shape.together}" if shape.together > 1 else ""
+        options += f" --spare {shape.spare}" if shape.spare else ""
         options += " --machines" * shape.machines + " --no-trust-clients" * shape.checked
         print(
             f"the shortest that ends in {kind}:\npython -m tests.chaos {options} --roles {self.chosen.roles} "
@@ -219,7 +220,7 @@ def _clients(chosen: argparse.Namespace) -> dict[str, Named]:
 def _shape(chosen: argparse.Namespace) -> Shape:
     return Shape(
         chosen.islands, chosen.hosts, tuple(_clients(chosen)), chosen.lease, chosen.platform, chosen.together,
-        chosen.machines, chosen.no_trust_clients,
+        chosen.machines, chosen.no_trust_clients, chosen.spare,
     )  # fmt: skip
 
 
@@ -242,6 +243,7 @@ def _options() -> argparse.ArgumentParser:
     add("--platform", default="cpu", choices=("cpu", "timed"))
     add("--hosts", type=int, default=2, help="of each island")
     add("--islands", type=int, default=2)
+    add("--spare", type=int, default=0, help="hosts of each island that clients leave free, for moves and drains")
     add("--together", type=int, default=1, help="hosts that one agent plays, of timed devices")
     add("--devices", type=int, default=2, help="of each host")
     add("--machines", action="store_true", help="each process on one of its own: a network namespace")

@@ -13,10 +13,8 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 from backend.door import variables
@@ -61,6 +59,7 @@ class Cluster:
         self.processes: dict[str, Process] = {}
         self.readers: dict[str, Reader] = {}
         self.deaths: list[ProcessEnd] = []
+        self._operators: list[subprocess.Popen[bytes]] = []  # commands of an operator that have not ended
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._counted = 0
         self.port = free_port()
@@ -135,7 +134,8 @@ class Cluster:
         """What all clients are told."""
         return [
             "--name", name, "--journal", str(self.folder / f"client-{name}.jsonl"), "--pause", str(self.pause_file),
-            "--devices", str(self.shape.hosts * self.devices), "--folder", str(self.folder / "saved"),
+            "--devices", str((self.shape.hosts - self.shape.spare) * self.devices),
+            "--folder", str(self.folder / "saved"),
         ]  # fmt: skip
 
     def _socket(self, name: str) -> str:
@@ -236,7 +236,8 @@ class Cluster:
 
     def strays(self) -> list[int]:
         """Processes left behind by parents that are gone."""
-        return strays(process.pid for process in self.processes.values())
+        self._operators = [each for each in self._operators if each.poll() is None]
+        return strays([*[each.pid for each in self.processes.values()], *[each.pid for each in self._operators]])
 
     def limit_files(self, names: Iterator[str] | list[str], on: bool) -> None:
         """Turn a limit on or off: these processes cannot write another byte to a file, as if the disk were full."""
@@ -246,14 +247,13 @@ class Cluster:
                 _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
                 resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0 if on else hard, hard))
 
-    def operate(self, action: str, client: str) -> None:
-        """As an operator does. The client may be away just now, or the controller."""
-        words = [sys.executable, "-m", "seaway", action, self.network.controller("controller", self.port), client]
-        place = [*self.network.place("controller"), *words, "--no-wait", *self.network.access()]
-        log = (self.folder / "operator.log").open("ab")
-        threading.Thread(
-            target=partial(subprocess.run, place, stdout=log, stderr=log, timeout=60, check=False), daemon=True
-        ).start()
+    def operate(self, action: str, name: str) -> None:
+        """As an operator does with a client or a host. It may be away just now, or the controller."""
+        words = [sys.executable, "-m", "seaway", action, self.network.controller("controller", self.port), name]
+        wait = [] if action == "uncordon" else ["--no-wait"]
+        place = [*self.network.place("controller"), *words, *wait, *self.network.access()]
+        with (self.folder / "operator.log").open("ab") as log:
+            self._operators.append(subprocess.Popen(place, stdout=log, stderr=log))
 
     # --- the end ----------------------------------------------------------------------------------------------
 
@@ -269,6 +269,9 @@ class Cluster:
         coordination = []
         if "controller" in self.processes:
             coordination = [pid for pid in children_of(self.processes["controller"].pid) if is_coordination(pid)]
+        for operator in self._operators:
+            operator.kill()
+            operator.wait()
         for process in self.processes.values():
             process.quit()
         for pid in {*coordination, *self.strays()}:  # they end with their parent; a stopped one cannot

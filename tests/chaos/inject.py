@@ -47,6 +47,12 @@ def inject(cluster: Cluster, fault: Fault) -> Injected:
     elif fault.kind == "suspend":
         cluster.operate("suspend", fault.name)
         _then(cluster, found, lambda: cluster.operate("resume", fault.name))
+    elif fault.kind == "move":
+        cluster.operate("move", fault.name)
+        _then(cluster, found, lambda: cluster.operate("move", fault.name))
+    elif fault.kind == "drain":
+        cluster.operate("drain", f"host-{fault.number}")
+        _then(cluster, found, lambda: cluster.operate("uncordon", f"host-{fault.number}"))
     elif fault.kind in CARRIED_OUT:
         found.pid = cluster.processes[fault.target].pid
         CARRIED_OUT[fault.kind](cluster, fault, lambda at: _ended(found, at))

@@ -36,10 +36,25 @@ WORLDS = 4
 STUCK = Usage(threads=24 + 140 * WORLDS, fds=24 + 16 * WORLDS, children=0, ports=2 * WORLDS, rss=400 + 150 * WORLDS)
 # Faults under which the supervisor may find that a process has ended, and how: by itself, with a named error (0), or
 # killed by the kernel, for its memory.
-ENDS = {"address": 0, "files": 0, "memory": -9} | dict.fromkeys(STATE, 0)
+ENDS = {"address": 0, "files": 0, "drain": 0, "memory": -9} | dict.fromkeys(STATE, 0)
 REFUSAL = re.compile(r"^seaway (?:agent|controller)\b.*: ", re.MULTILINE)
-LOOSE = ("stop", "pulse", "suspend", "hold", "up", "down", "cut", "unplug", "loss", "rate", "delay", "memory")
-HARMLESS = ("stop", "pulse", "suspend", "hold", "up", "down", "delay", "rate", "cut", "unplug")
+LOOSE = (
+    "stop",
+    "pulse",
+    "suspend",
+    "move",
+    "drain",
+    "hold",
+    "up",
+    "down",
+    "cut",
+    "unplug",
+    "loss",
+    "rate",
+    "delay",
+    "memory",
+)
+HARMLESS = ("stop", "pulse", "suspend", "move", "hold", "up", "down", "delay", "rate", "cut", "unplug")
 ODD = 3.0  # times the bounds: a call that has not ended then counts as hung
 
 
@@ -231,7 +246,7 @@ def _harmless(seen: RoundSeen, bounds: Bounds) -> bool:
     Where packets are lost, TCP repeats them only after as long again."""
     (each, *more) = seen.injected
     fault = each.fault
-    if more or fault.kind == "clock":
+    if more or fault.kind in ("clock", "move", "drain"):
         return not more
     lost = fault.role == "link" or fault.kind == "unplug"
     return fault.kind in HARMLESS and fault.lasts < bounds.lease / (4 if lost else 2)

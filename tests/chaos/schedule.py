@@ -29,6 +29,9 @@ MOMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
 PROCESS = {"kill": 40, "stop": 35, "terminate": 12, "pulse": 8}
 WIRE = {"cut": 5, "hold": 5, "up": 3, "down": 3, "delay": 3}
 REST = {"suspend": 30}  # by the operator; it is resumed when the fault is over
+# By the operator, where clients leave hosts free: slices of a client go elsewhere, and back when it is over; a host is
+# emptied and its agent ends, until its cordon is lifted when it is over.
+ELSEWHERE = {"client": {"move": 60}, "agent": {"drain": 100}}
 COORDINATION = {"kill": 60, "stop": 20, "terminate": 20}
 KINDS: dict[str, dict[str, int]] = {
     "agent": PROCESS | WIRE | {"full": 4},
@@ -74,10 +77,14 @@ class Shape(msgspec.Struct, frozen=True):
     together: int = 1  # hosts that one agent plays
     machines: bool = False  # each process is on one of its own
     checked: bool = False  # agents do not trust clients: a child of theirs tries code first
+    spare: int = 0  # hosts of each island that clients leave free
 
     @property
     def kinds(self) -> dict[str, dict[str, int]]:
-        return ON_MACHINES if self.machines else KINDS
+        kinds = ON_MACHINES if self.machines else KINDS
+        if not self.spare:
+            return kinds
+        return {role: weights | ELSEWHERE.get(role, {}) for role, weights in kinds.items()}
 
     @property
     def agents(self) -> int:
@@ -180,7 +187,7 @@ def _fault(words: list[str], line: str) -> Fault:
             f"{line!r}: a target is controller, agent-N, peers-N, coordination-ISLAND, client-NAME, door-NAME, "
             "checker-N, or a link, as agent-0>controller (one way) or agent-0=agent-1"
         )
-    kinds = [*dict.fromkeys([*_kinds(target, KINDS), *_kinds(target, ON_MACHINES)])]
+    kinds = [*dict.fromkeys([*_kinds(target, KINDS), *_kinds(target, ON_MACHINES), *_kinds(target, ELSEWHERE)])]
     if kind not in kinds:
         raise ValueError(f"{line!r}: what befalls a {role} is one of {', '.join(kinds)}")
     options: dict[str, object] = {}
@@ -226,6 +233,8 @@ def rounds(faults: Iterator[Fault] | Sequence[Fault]) -> Iterator[Schedule]:
 def misfit(schedule: Schedule, shape: Shape) -> str:
     """What of this schedule cannot befall this cluster; "" if all can."""
     for fault in schedule:
+        if fault.kind in ("move", "drain") and not shape.spare:
+            return f"{fault.line()!r} needs hosts that clients leave free: --spare"
         if fault.kind not in _kinds(fault.target, shape.kinds):
             return (
                 f"{fault.line()!r} needs {'processes' if shape.machines else '--machines'}"
@@ -298,7 +307,9 @@ def _role(target: str) -> str:
 def _kinds(target: str, kinds: dict[str, dict[str, int]]) -> dict[str, int]:
     """What may befall this target."""
     role, _, name = target.partition("-")
-    return PROCESS | REST if role == "client" and _behind_door(name) else kinds.get(_role(target), {})
+    if role == "client" and _behind_door(name):
+        return PROCESS | {kind: weight for kind, weight in kinds.get(role, {}).items() if kind in ("suspend", "move")}
+    return kinds.get(_role(target), {})
 
 
 def _lasts(chance: random.Random, kind: str, role: str, lease: float) -> float:
@@ -308,7 +319,7 @@ def _lasts(chance: random.Random, kind: str, role: str, lease: float) -> float:
     if kind == "cut" and role != "link":
         return round(chance.uniform(0.0, lease), 2)
     longest = LONGEST if chance.random() < RARE else 4.0 * lease
-    if kind in ("pulse", "delay", "full", "suspend"):
+    if kind in ("pulse", "delay", "full", "suspend", "move"):
         longest = 2.0 * lease
     return round(math.exp(chance.uniform(math.log(0.5), math.log(max(0.6, longest)))), 2)
 

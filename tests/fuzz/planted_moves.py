@@ -7,10 +7,11 @@ from typing import Any
 from core.controller.array_copies import ArrayCopies
 from core.controller.buffer_refs import BufferRefs
 from core.controller.drains import Drains
+from core.controller.elastic import Elastic
 from core.controller.preemption import Preemption
 from core.controller.relocation import OnTheWay, Relocation
 from core.controller.views import Views
-from core.slices.resources import Resources
+from core.slices.resources import FIRST, Resources
 
 from .draw import OPERATED, PREEMPTS
 from .planting import Patch, bug, nothing
@@ -86,3 +87,18 @@ def _parked_at_once(self: Relocation, each: OnTheWay, now: int) -> None:
     for b in self._bindings(each):
         self._resources.park(each.session.number, b.spec.name)
     self._runs.slices_bound(now)
+
+
+@bug("grown in silence", "a client is not told what its elastic slice is", first=PREEMPTS)
+def _(put: Patch) -> None:
+    put(Elastic, "_tell", lambda self, each, now: True)
+
+
+@bug("room that others have", "an elastic slice grows into devices that others have alone", first=PREEMPTS)
+def _(put: Patch) -> None:
+    good = Resources.could_be
+
+    def anywhere(self: Resources, binding: Any, without: Any = (), placed: Any = ()) -> Any:
+        return good(self, binding, self.bindings() if binding.rank == FIRST else without, placed)
+
+    put(Resources, "could_be", anywhere)

@@ -66,6 +66,19 @@ def test_a_slice_that_waits_gets_the_new_hosts() -> None:
     drain(world)
 
 
+def test_a_slice_of_any_size_takes_the_new_hosts_too() -> None:
+    world = World(WIDER, known=SMALL)
+    a = world.client("a")
+    a.elastic("e", (2, 4, 8), SliceSpec("e", 1), moves_on=0)
+    world.run_for(S)
+    assert a.sizes["e"][-1].devices == 4
+    world.grow(WIDER)
+    assert world.run_until(lambda: a.sizes["e"][-1].devices == 8)
+    a.close()
+    assert world.run()
+    world.at_rest()
+
+
 def test_old_hosts_send_to_new_ones_and_receive_from_them() -> None:
     """The old island has no new epoch for it: its hosts are told in the stream."""
     world = World(MORE, known=SMALL)

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import planted, planted_anew, planted_moves, planted_reserving  # noqa: F401 - they register the bugs
+from tests.fuzz import planted, planted_anew, planted_growth, planted_moves, planted_reserving  # noqa: F401 - the bugs
 from tests.fuzz.case import Action, Case, CrashHost, Restart
 from tests.fuzz.draw import (
     ACCOUNTS,
     ANEW,
     FEATURES,
+    GROWING,
     OLD_STATES,
     ONE_WAY,
     OPERATED,
@@ -32,14 +33,8 @@ from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
 
 SEEDS, FEWER, CHUNK = 50, 20, 10
-FIRSTS = [
-    *range(0, SEEDS, CHUNK),
-    *[
-        first
-        for kind in (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS, PREEMPTS)
-        for first in range(kind, kind + FEWER, CHUNK)
-    ],
-]
+KINDS = (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS, PREEMPTS, GROWING)
+FIRSTS = [*range(0, SEEDS, CHUNK), *[first for kind in KINDS for first in range(kind, kind + FEWER, CHUNK)]]
 FOUND = {  # a seed that failed once, and what was wrong
     3474: "a second name for a result that was taken back, and made elsewhere",
     20468: "bytes that stayed counted when a client died while its island changed its epoch",
@@ -78,14 +73,7 @@ def test_bugs_that_were_found_once_stay_fixed(seed: int) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "first",
-    [
-        start
-        for first in (10_000, ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS, PREEMPTS)
-        for start in range(first, first + 4_000, 100)
-    ],
-)
+@pytest.mark.parametrize("first", [start for first in (10_000, *KINDS) for start in range(first, first + 4_000, 100)])
 def test_no_seed_of_many_breaks_a_promise(first: int) -> None:
     for seed in range(first, first + 100):
         judge(draw(seed))
@@ -101,7 +89,7 @@ def test_a_seed_is_one_case_and_a_case_is_one_history(seed: int) -> None:
 
 
 def test_some_seeds_have_no_faults_and_others_have_many() -> None:
-    firsts = (*range(0, 200, 50), ANEW, PARTS, VIEWS, OLD_STATES, OPERATED)
+    firsts = (*range(0, 200, 50), ANEW, PARTS, VIEWS, OLD_STATES, OPERATED, GROWING)
     cases = [draw(seed) for first in firsts for seed in range(first, first + 50)]
     weather = [{type(action).__name__ for action in case.actions} for case in cases]
     kinds = set.union(*weather)

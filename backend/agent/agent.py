@@ -118,10 +118,10 @@ class Agent:
         )  # fmt: skip
         self._channel = self.access.channel(self.controller)
         said: call_messages.Enrolled = await calls.ask(self._channel, self.access, request)
-        self.cluster = said.cluster
+        self._on_island = said.cluster.island_of_host(said.host).index
         born = time.time_ns() // 1_000_000
         self.host = Host(said.host, said.cluster, incarnation=born, beat=said.beat, start=said.start)
-        self._pieces = HostPieces(said.host, said.cluster)
+        self._pieces = HostPieces(said.host, self.host.hosts)
         endpoint = for_host(self.host, said.host, self.start_id, said.lease)
         self.node = NetworkNode(
             endpoint, self._perform, HostNames(said.host, said.secret), access=self.access, contents=self._contents,
@@ -130,7 +130,7 @@ class Agent:
         )  # fmt: skip
         self.node.directory["controller"] = self.controller
         self._ends = EndReports(self.node)
-        self.devices.post, self.devices.hosts = self._ends.post, said.cluster
+        self.devices.post, self.devices.hosts = self._ends.post, self.host.hosts
         lent = LentReading(self.node.loop, self.node.lock, self._ends.tell_due)
         self._ends.thread = self.devices.reads(lent, self._ends.tell_due)
         if self._ends.thread is not None:
@@ -236,10 +236,9 @@ class Agent:
         return plan
 
     def _world(self, command: e.Reform) -> WorldSpec:
-        island = self.cluster.island_of_host(self.host.host)
-        address = reached(self.node.directory.get(world_name(island.index, command.epoch), ""), self.controller)
+        address = reached(self.node.directory.get(world_name(self._on_island, command.epoch), ""), self.controller)
         members = list(spans.items(command.members))
-        devices = {host: tuple(self.cluster.devices_of(host)) for host in members}
+        devices = {host: tuple(self.host.hosts.devices_of(host)) for host in members}
         return WorldSpec(
             command.epoch, address, members, self.host.host, devices, listen=self._direct, lease=self._lease
         )

@@ -113,7 +113,7 @@ class HostOffset(msgspec.Struct, frozen=True):
 class Clocks:
     """The controller's side. `now`: the clock that stamps its trace."""
 
-    def __init__(self, hosts: int, secret: bytes, now: Callable[[], int]) -> None:
+    def __init__(self, hosts: Callable[[], int], secret: bytes, now: Callable[[], int]) -> None:
         self._hosts, self._secret, self.now = hosts, secret, now
         self._start = secrets.randbits(60) + 1
         self._told: dict[int, HostOffset] = {}
@@ -124,7 +124,7 @@ class Clocks:
         received = self.now()
         if not access.proves(self._secret, _name(tick.hosts), tick.proof):
             raise CallError("only hosts are told what time it is", grpc.StatusCode.PERMISSION_DENIED)
-        if max(tick.hosts) >= self._hosts:
+        if max(tick.hosts) >= self._hosts():
             raise CallError(f"there is no host {max(tick.hosts)}")
         if tick.bound >= 0:
             told = HostOffset(tick.asked + tick.offset - tick.bound, tick.offset, tick.bound, tick.jumps)

@@ -2,6 +2,8 @@
 
 server          core's controller with its node, its calls and its child processes
 controller_cli  its command line, `seaway controller`
+cluster_file    the cluster's file, and what is kept of a cluster that has grown
+operator_calls  what an operator asks for
 registry        agents that enrol, and their host numbers
 state_folder    state for the controller's next start;  eventlogs: its event log in a file
 world_services  a coordination process for each epoch of an island

@@ -14,7 +14,6 @@ import logging
 import signal
 import sys
 import time
-import tomllib
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,16 +22,16 @@ from typing import Any
 import msgspec
 
 from core.controller import ON_DEVICES, Bounds, Config
-from core.model import SIMULATED_KEYS, Cluster, Impossible, small, table_of
+from core.model import Cluster, Impossible, small
 from core.record import Trace
 
 from ..admin import add_process_options, adder, begin_log, end_with_parent, metrics
 from ..auth import AccessRefused, read, read_accounts
 from ..contents import LIMIT
-from ..plain_files import plain_bytes
 from ..process_title import show_as
 from ..scratch_folder import ScratchFolder
 from ..streams import collect_rarely, run
+from .cluster_file import at_start, read_cluster
 from .cluster_status import figures_of
 from .eventlogs import KEPT, next_log
 from .policy_loading import HELP, policy_from
@@ -118,11 +117,13 @@ async def serve(chosen: argparse.Namespace, words: Sequence[str]) -> int:
     recorded = next_log(Path(chosen.record) if chosen.record else None, mebibytes(chosen, "record_limit"))
     held = HeldFolder(Path(chosen.state)) if chosen.state else nullcontext()
     with held, recorded as record, ScratchFolder() as folder:
-        state = remembered(Path(chosen.state) if chosen.state else None, chosen.forget)
+        kept = Path(chosen.state) if chosen.state else None
+        cluster = at_start(None if chosen.forget else kept, cluster_of(chosen))
+        state = remembered(kept, chosen.forget)
         server = Server(
-            cluster_of(chosen), folder=Path(folder), policy=policy_from(chosen.policy), config=config, access=access,
+            cluster, folder=Path(folder), policy=policy_from(chosen.policy), config=config, access=access,
             bind=chosen.bind, lease=round(chosen.lease * 1e9), incarnation=state.starts, starts=state.ids,
-            secret=state.secret, kept=Path(chosen.state) if chosen.state else None,
+            secret=state.secret, kept=kept,
             trace=Trace(mebibytes(chosen, "trace_limit")),
             code=mebibytes(chosen, "code_limit") or sys.maxsize, record=record,
         )  # fmt: skip
@@ -185,23 +186,9 @@ def bounds_of(seconds: float) -> Bounds:
 
 
 def cluster_of(chosen: argparse.Namespace) -> Cluster:
-    if not chosen.cluster:
-        for name in ("islands", "hosts", "devices_per_host"):
-            if getattr(chosen, name) < 1:
-                raise Impossible(f"--{name.replace('_', '-')} {getattr(chosen, name)}: at least 1")
-        return small(chosen.hosts, chosen.devices_per_host, chosen.islands)
-    try:
-        table = table_of(plain_bytes(Path(chosen.cluster)), tomllib.loads)
-    except OSError as error:
-        raise Impossible(f"cannot read {chosen.cluster}: {error.strerror}") from None
-    except Impossible as error:
-        raise Impossible(f"{chosen.cluster} {error}") from None
-    try:
-        cluster = Cluster.from_table(table)
-    except Impossible as error:
-        raise Impossible(f"{chosen.cluster}: {error}") from None
-    if simulated := [key for key in SIMULATED_KEYS if key in table]:
-        logging.getLogger("seaway.controller").warning(
-            "%s: only the simulator reads %s; a real cluster leaves that out", chosen.cluster, ", ".join(simulated)
-        )
-    return cluster
+    if chosen.cluster:
+        return read_cluster(Path(chosen.cluster))
+    for name in ("islands", "hosts", "devices_per_host"):
+        if getattr(chosen, name) < 1:
+            raise Impossible(f"--{name.replace('_', '-')} {getattr(chosen, name)}: at least 1")
+    return small(chosen.hosts, chosen.devices_per_host, chosen.islands)

@@ -1,24 +1,26 @@
-"""What an operator asks of the controller: slices moved, suspended and resumed, hosts cordoned and drained.
+"""What an operator asks of the controller: slices moved, suspended and resumed, hosts cordoned and drained, more hosts.
 
 A call names clients and agents as people know them; core gets one event, which the event log has, and answers at once
 whether that has begun. Cordons are kept in the controller's folder and said again at its next start.
 Neighbours: `server`, which has the calls; core's `relocation` and `drains`, which decide.
-The functions that matter: `operate`, `again`.
+The functions that matter: `operate`, `grow`, `again`.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
 
-from core.model import spans
+from core.model import Cluster, spans, why_not_grown
 from core.protocol import effects as e
 
 from ..node import CallError
 from ..wire import OperateCall, OperateReply
+from .cluster_file import keep
 from .roles import named
-from .state_folder import JsonFile
+from .state_folder import known_cordons
 
 if TYPE_CHECKING:
     from .server import Server
@@ -27,10 +29,11 @@ OF_HOSTS = ("cordon", "uncordon", "drain")
 
 
 class OperatorCalls:
-    """`known`: in the controller's folder, if it has one: the hosts that are cordoned."""
+    """`folder`: the controller's, if it has one; it has the hosts that are cordoned, and a cluster that has grown."""
 
-    def __init__(self, server: Server, known: JsonFile | None) -> None:
-        self._server, self._known = server, known
+    def __init__(self, server: Server, folder: Path | None) -> None:
+        self._server, self._folder = server, folder
+        self._known = known_cordons(folder) if folder else None
         self.answer = ""  # what core has said to the last event
 
     def again(self) -> None:
@@ -52,6 +55,23 @@ class OperatorCalls:
         if self._known is not None and request.action in OF_HOSTS:
             self._known.write(list(self._server.controller.snapshot().cordoned))
         return OperateReply(number)
+
+    def grow(self, cluster: Cluster) -> OperateReply:
+        """What is there goes on, and agents may join as the new hosts from now on. Raises CallError if it cannot be
+        this. Call it within a turn of the node."""
+        server = self._server
+        wrong = why_not_grown(server.cluster, cluster)
+        if not wrong and self._folder is not None:
+            try:
+                keep(self._folder, cluster)
+            except OSError as error:
+                wrong = f"its --state {self._folder} cannot keep it: {error.strerror}"
+        if not wrong:
+            server.node.feed(e.GrowCluster(cluster))
+            wrong = self.answer
+        if wrong:
+            raise CallError(f"the cluster cannot grow to that: {wrong}", grpc.StatusCode.FAILED_PRECONDITION)
+        return OperateReply(cluster.hosts)
 
     # --- names ------------------------------------------------------------------------------------------------
 

@@ -26,18 +26,24 @@ log = logging.getLogger("seaway.controller")
 
 
 class Enrolment:
-    """The registry. `connected(host)`: whether its process has a stream to us now. `known`: state of earlier
-    starts, so that agents need not enrol again when their controller is restarted."""
+    """The registry. `cluster`: as it is now. `connected(host)`: whether its process has a stream to us now. `known`:
+    state of earlier starts, so that agents need not enrol again when their controller is restarted."""
 
-    def __init__(self, cluster: Cluster, connected: Callable[[int], bool], known: JsonFile | None = None) -> None:
-        self._cluster, self._connected, self._known = cluster, connected, known
+    def __init__(
+        self, cluster: Callable[[], Cluster], connected: Callable[[int], bool], known: JsonFile | None = None
+    ) -> None:
+        self._now, self._connected, self._known = cluster, connected, known
         self.drained: Callable[[int], bool] = lambda host: False  # whether it is to stay away
         self._agents: dict[int, Enrol] = {}  # by host: the last agent that had the number
         for host, agent in (known.read() if known else {}).items():
-            if 0 <= host < cluster.hosts and agent.devices == cluster.island_of_host(host).devices_per_host:
+            if 0 <= host < self._cluster.hosts and agent.devices == self._cluster.island_of_host(host).devices_per_host:
                 self._agents[host] = agent
         self._earlier = set(self._agents)  # hosts of an earlier start whose agents have not enrolled since
         self._warned: set[str] = set()  # islands whose memory has been warned about
+
+    @property
+    def _cluster(self) -> Cluster:
+        return self._now()
 
     def enrol(self, request: Enrol) -> int:
         """Gives an agent its number. Raises Wrong."""
@@ -83,7 +89,10 @@ class Enrolment:
 
     def _requested(self, request: Enrol) -> int:
         if request.host >= self._cluster.hosts:
-            raise CallError(f"there is no host {request.host}: the cluster has hosts 0-{self._cluster.hosts - 1}")
+            raise CallError(
+                f"there is no host {request.host}: the cluster has hosts 0-{self._cluster.hosts - 1}. `seaway "
+                "grow`, with a file that has more, makes room for it"
+            )
         island = self._cluster.island_of_host(request.host)
         if request.island and request.island != island.name:
             raise CallError(f"host {request.host} is one of island {island.name!r}, not of {request.island!r}")
@@ -118,8 +127,8 @@ class Enrolment:
         shape = "; ".join(self._cluster.describe().splitlines())
         where = f"island {request.island!r}" if request.island else "the cluster"
         raise CallError(
-            f"{where} has no free host with {request.devices} devices: {shape}. Start the "
-            "controller with more hosts, or end an agent",
+            f"{where} has no free host with {request.devices} devices: {shape}. `seaway "
+            "grow`, with a file that has more hosts, makes room for it; or end an agent",
             grpc.StatusCode.RESOURCE_EXHAUSTED,
         )
 

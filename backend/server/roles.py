@@ -18,7 +18,9 @@ from ..wire import call_messages as calls
 LOOKS: frozenset[Role] = frozenset(("viewer", "user", "operator", "cluster"))
 RUNS: frozenset[Role] = frozenset(("user", "operator", "cluster"))
 HOSTS: frozenset[Role] = frozenset(("cluster",))
+OPERATES: frozenset[Role] = frozenset(("operator", "cluster"))
 MAY: dict[type[msgspec.Struct], frozenset[Role]] = {
+    calls.GrowCall: OPERATES,
     **dict.fromkeys((calls.Enrol, calls.Find, calls.Tick), HOSTS),
     **dict.fromkeys((calls.Keep, calls.Lacks, calls.Permit, calls.CancelCall, calls.OperateCall), RUNS),
     **dict.fromkeys((calls.AboutReply, calls.SeenReply, calls.Status, calls.UsageCall, calls.Recorded, Look), LOOKS),

@@ -22,7 +22,7 @@ import msgspec
 
 from core.controller import HOUR, ON_DEVICES, Config, Controller
 from core.link import for_controller
-from core.model import Account, Cluster
+from core.model import MOST_DEVICES, Account, Cluster, Impossible
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Look, Trace
@@ -36,11 +36,12 @@ from ..node import CallError, Clocks, NetworkNode, calls, new_server
 from ..streams import Connection, GrpcPipe, Listener, StreamRefused
 from ..wire import Address, Opening, Pass, call_messages, versions
 from . import roles
+from .cluster_file import cluster_in
 from .cluster_status import accounts_of, looked, status_of
 from .eventlogs import Recording
 from .operator_calls import OperatorCalls
 from .registry import Enrolment
-from .state_folder import CodeFolder, known_agents, known_cordons, known_usage, new_start
+from .state_folder import CodeFolder, known_agents, known_usage, new_start
 from .world_services import WorldServices
 
 S = 1_000_000_000
@@ -48,6 +49,7 @@ LEASE = 10 * S
 BEAT = S
 USAGE = 60.0  # seconds after which what was used is written: a process that is killed loses the last of it
 DIGITS = 19  # fewer than that has each number of a client
+FIRST_CLIENT = MOST_DEVICES  # the number of the first client's connection: no cluster grows to so many hosts
 FEW = 1024  # names of clients that are kept without a check whether the clients are still there
 log = logging.getLogger("seaway.controller")
 
@@ -60,7 +62,7 @@ def hours_ahead() -> int:
 class ControllerNames:
     """Implements `node.Names` for the controller, which dials no peer."""
 
-    def __init__(self, hosts: int, secret: bytes, linked: Callable[[int], bool]) -> None:
+    def __init__(self, hosts: Callable[[], int], secret: bytes, linked: Callable[[int], bool]) -> None:
         self._hosts, self._secret, self._linked = hosts, secret, linked
         self._clients: dict[str, int] = {}  # by the names that clients use until they have a number
         self._came, self._room = 0, FEW
@@ -73,7 +75,7 @@ class ControllerNames:
 
     def peer_of(self, name: str, proof: str) -> int | None:
         kind, _, number = name.partition("/")
-        if kind == "host" and number.isdigit() and int(number) < self._hosts:
+        if kind == "host" and number.isdigit() and int(number) < self._hosts():
             return int(number) if access.proves(self._secret, name, proof) else None
         if kind == "who" and len(number) >= 32:
             return self._clients.get(number) or self._new(number)
@@ -84,13 +86,13 @@ class ControllerNames:
         if len(self._clients) >= self._room:
             self._clients = {each: peer for each, peer in self._clients.items() if self._linked(peer)}
             self._room = max(FEW, 2 * len(self._clients))
-        peer = self._clients[who] = self._hosts + self._came
+        peer = self._clients[who] = FIRST_CLIENT + self._came
         self._came += 1
         return peer
 
     def beside(self, peer: int, message: msgspec.Struct) -> list[Address | Pass]:
         """The proof of a client's number, which goes with the message that tells it the number."""
-        if peer < self._hosts:
+        if peer < FIRST_CLIENT:
             return []
         notes = message.notes if isinstance(message, m.ClientMessages) else (message,)
         return [
@@ -115,7 +117,7 @@ class Server:
         trace: Trace | None = None,
         kept: Path | None = None, record: Path | None = None, code: int = LIMIT,
     ) -> None:  # fmt: skip
-        self.cluster, self.access, self._bind = cluster, access or Access(), bind
+        self.access, self._bind = access or Access(), bind
         self.access.may_bind(bind)
         self.lease, self.beat, self.platform = lease, beat, platform
         self.trace = trace if trace is not None else Trace()
@@ -126,7 +128,7 @@ class Server:
         self.log = Recording(self.controller, record, policy, NetworkNode.now()) if record else None
         identity = secrets.randbits(30) + 1
         endpoint = for_controller(self.log or self.controller, identity, lease)
-        names = ControllerNames(cluster.hosts, self.secret, endpoint.linked)
+        names = ControllerNames(lambda: self.cluster.hosts, self.secret, endpoint.linked)
         self.refusals, self.gate = RefusalLogger(), TurnGate()
         self.node = NetworkNode(
             endpoint,
@@ -142,14 +144,14 @@ class Server:
             self.children, bind.rpartition(":")[0] or "127.0.0.1",
             lambda island: self.enrolment.platform_of(island) != "timed", self.node.announce, self.node.post,
         )  # fmt: skip
-        self.operating = OperatorCalls(self, known_cordons(kept) if kept else None)
-        self.enrolment = Enrolment(cluster, self._connected, known_agents(kept) if kept else None)
+        self.operating = OperatorCalls(self, kept)
+        self.enrolment = Enrolment(lambda: self.cluster, self._connected, known_agents(kept) if kept else None)
         self.enrolment.drained = self.controller.state.drained.__contains__
         self.blobs = Blobs(code, self._code_in_use)
         self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
         self._usage = known_usage(kept) if kept else None
         self._shelf = SnapshotShelf()
-        self.clocks = Clocks(cluster.hosts, self.secret, NetworkNode.now)
+        self.clocks = Clocks(lambda: self.cluster.hosts, self.secret, NetworkNode.now)
         self.identity, self.began = secrets.token_hex(8), NetworkNode.now()  # of this start's trace
         self.told: list[str] = []  # the controller's latest messages to its operator
         self.replaced: list[e.PolicyReplaced] = []
@@ -157,6 +159,11 @@ class Server:
         self.address = ""
         self._grpc = new_server()  # behind the listener, which has the port
         self._listener: Listener | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        """As it is now: it may have grown."""
+        return self.controller.cluster
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -168,7 +175,7 @@ class Server:
             Look: self._look, call_messages.Recorded: self._recorded, call_messages.CancelCall: self._cancel,
             call_messages.SeenReply: self._seen, call_messages.Tick: self.clocks.answer,
             call_messages.Permit: self._permit, call_messages.UsageCall: self._used,
-            call_messages.OperateCall: self._operate,
+            call_messages.OperateCall: self._operate, call_messages.GrowCall: self._grow,
         }  # fmt: skip
         handlers = calls.handlers(self.access, answers, self.refusals, self.gate, self._why_not)
         self._grpc.add_generic_rpc_handlers(handlers)
@@ -223,7 +230,7 @@ class Server:
     def _accept(self, peer: int, connection: Connection) -> None:
         """Tells core whose the connection is, before anything is said on it."""
         account, opening = connection.account, connection.opening
-        if self.access.people and account is not None and opening is not None and peer >= self.cluster.hosts:
+        if self.access.people and account is not None and opening is not None and peer >= FIRST_CLIENT:
             name, _, proof = opening.proof.rpartition("/")
             _, _, number = name.partition("/")
             known = number.isdigit() and len(number) < DIGITS and access.proves(self.secret, name, proof)
@@ -376,6 +383,13 @@ class Server:
 
     async def _operate(self, request: call_messages.OperateCall) -> call_messages.OperateReply:
         return self.node.turn(self.operating.operate, request)
+
+    async def _grow(self, request: call_messages.GrowCall) -> call_messages.OperateReply:
+        try:
+            cluster = await asyncio.to_thread(cluster_in, request.file, request.name)
+        except Impossible as error:
+            raise CallError(str(error)) from None
+        return self.node.turn(self.operating.grow, cluster)
 
     def serves(self, service: str) -> bool | None:
         """Whether the controller or an island serves, for the health service."""

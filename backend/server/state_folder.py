@@ -124,7 +124,8 @@ def remembered(folder: Path | None, forget: bool = False) -> SavedState:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if forget:
-            (folder / "agents.json").unlink(missing_ok=True)
+            for name in ("agents.json", "cluster.json"):
+                (folder / name).unlink(missing_ok=True)
         file = None
         if path.exists() and not forget:
             file = msgspec.json.decode(plain_bytes(path), type=_StateFile)
@@ -133,7 +134,7 @@ def remembered(folder: Path | None, forget: bool = False) -> SavedState:
         fresh = _StateFile(file.starts + 1 if file else 0, file.secret if file else secrets.token_hex(32))
         fresh.ids = (*(file.ids if file else ()), new_start())
         fresh.sum, secret = fresh.summed(), bytes.fromhex(fresh.secret)
-        _replace(path, msgspec.json.encode(fresh))
+        replace_file(path, msgspec.json.encode(fresh))
         return SavedState(fresh.starts, secret, fresh.ids)
     except OSError as error:
         raise AccessRefused(f"--state {folder}: {error.filename}: {error.strerror}") from None
@@ -162,7 +163,7 @@ class JsonFile:
 
     def write(self, value: Any) -> None:
         try:
-            _replace(self._path, msgspec.json.encode(value), durable=False)
+            replace_file(self._path, msgspec.json.encode(value), durable=False)
         except OSError as error:
             if not self._told:
                 self._told = True
@@ -202,7 +203,7 @@ class CodeFolder:
                 os.utime(path)  # it was left again: now it is the newest
             else:
                 self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                _replace(path, code)
+                replace_file(path, code)
                 self._bound(len(code))
         except OSError as error:
             if not self._told:
@@ -253,7 +254,7 @@ def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
         yield found.st_mtime, found.st_size, path
 
 
-def _replace(path: Path, data: bytes, durable: bool = True) -> None:
+def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
     """Writes all of a file or nothing, even if the process dies. `durable`: also if the machine loses power."""
     handle, fresh = tempfile.mkstemp(dir=path.parent)
     try:

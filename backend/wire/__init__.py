@@ -16,6 +16,7 @@ from .call_messages import (
     CancelReply,
     Described,
     Enrol,
+    GrowCall,
     Keep,
     LookReply,
     OperateCall,

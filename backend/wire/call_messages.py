@@ -173,9 +173,16 @@ class OperateCall(msgspec.Struct, frozen=True):
 
 
 class OperateReply(msgspec.Struct, frozen=True):
-    """It has begun. The number of the client, or of the host."""
+    """It has begun. The number of the client, or of the host; of hosts, if the cluster has grown."""
 
     number: int
+
+
+class GrowCall(msgspec.Struct, frozen=True):
+    """The cluster is to be what this file says, which has all that there is, and more. Answer: so many hosts."""
+
+    file: Annotated[bytes, msgspec.Meta(max_length=4 << 20)]
+    name: str  # of the file, for messages
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -235,6 +242,6 @@ class Stamped(msgspec.Struct, frozen=True):
 PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     Enrol: Enrolled, AboutReply: Described, Keep: KeepReply, Find: FindReply, Lacks: Lacking, Status: Report,
     Look: LookReply, Recorded: RecordedPage, SeenReply: StepTimes, CancelCall: CancelReply, Tick: Tock,
-    OperateCall: OperateReply, Permit: Permitted, UsageCall: Report,
+    OperateCall: OperateReply, GrowCall: OperateReply, Permit: Permitted, UsageCall: Report,
 }  # fmt: skip
 MEETINGS = (Enrol, AboutReply)  # the first calls between two processes: both must be of one version, or they stop

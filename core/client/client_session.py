@@ -38,6 +38,7 @@ class ClientSession:
             p.GetAccepted: self._sending, p.GetSettled: self._final, p.Refused: self._refused,
             p.Opened: self._opened, p.Waiting: self._waiting, p.Stalled: self._stalled,
             p.ConnectionClosed: self._goodbye, p.ProgramCompiled: self._compiled, p.Relocated: self._relocated,
+            p.Grown: self._grown,
             p.Sized: self._sized,
         }  # fmt: skip
 
@@ -257,7 +258,10 @@ class ClientSession:
     def _opened(self, note: p.Opened, now: int) -> str:
         self._state.number, self._state.start = note.client, note.start
         self._transfers.said.append(note)
-        return ""
+        return self._transfers.learn(note.all_hosts) if note.all_hosts else ""
+
+    def _grown(self, note: p.Grown, now: int) -> str:
+        return self._transfers.learn(note.all_hosts)
 
     def _compiled(self, note: p.ProgramCompiled, now: int) -> str:
         state, program = self._state, note.program

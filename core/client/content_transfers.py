@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import protocol as p
-from ..model import Hosts, Layout, ranges
+from ..model import Hosts, KnownHosts, Layout, ranges
 from ..transfer import ALL, Piece, Transfer, from_client, from_hosts, hosts_of
 from .client_state import ClientState
 from .retries import Retries
@@ -32,7 +32,8 @@ class ContentTransfers:
         self, state: ClientState, retries: Retries, hosts: Hosts, pool: int, chunk: int,
         make: Callable[[int, int, int], Transfer],
     ) -> None:  # fmt: skip
-        self._state, self._retries, self._hosts = state, retries, hosts
+        self._state, self._retries, self._hosts = state, retries, KnownHosts(hosts)
+        self.learn = self._hosts.learn
         self._out = state.out
         self._pool, self._chunk, self._make = pool, chunk, make
         # of puts and gets: an array at each call has the same ones

@@ -83,6 +83,10 @@ class Clients(ControllerModule):
             p.AskElastic: self._elastic.asked, p.Cancel: self._cancel, p.CloseSession: self._bye,
         }  # fmt: skip
 
+    def grown(self) -> None:
+        for session in self._state.sessions.values():
+            self._outbox.note(session.peer, p.Grown(self._state.all_hosts))
+
     def stranger(self, peer: int, message: object) -> bool:
         """Whether this opens the session of a client that belongs to another state of the controller, or of any while
         all hosts that are here do; or one that its account does not allow. It is told so, and its session is over."""
@@ -123,7 +127,9 @@ class Clients(ControllerModule):
         self._state.by_peer[peer] = session
         if self._tracing is not None:
             self._tracing.trace.client(session.number, session.name, session.weight, session.priority, now)
-        self._outbox.note(peer, p.Opened(session.number, self._state.incarnation, self._state.start))
+        self._outbox.note(
+            peer, p.Opened(session.number, self._state.incarnation, self._state.start, self._state.all_hosts)
+        )
         why = self._lost.get(opening.client, "")
         self._recovery.client_opened(session, opening, why)
         return None
@@ -150,8 +156,10 @@ class Clients(ControllerModule):
             program.donated = donated = frozenset(call.ir.donate_args)
             program.edges = tuple(at for at in range(1, len(program.nbytes)) if (at in donated) != (at - 1 in donated))
             self._accounts.check_program(session)
+            program.fits = False
             for spec in call.ir.slices:
                 self._resources.bind(session.number, spec)
+            program.fits = True
         except (ProgramError, Impossible) as error:
             program.blame = p.Blame("refused", str(error), call.ir.name)
             if not call.tell:

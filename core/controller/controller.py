@@ -18,13 +18,13 @@ from typing import Any
 
 from .. import protocol as p
 from ..fanout import TreeShape, tree
-from ..model import Atoms, Cluster, Illegal, Spans, spans
+from ..model import Atoms, Cluster, Illegal, Spans, spans, why_not_grown
 from ..record import OrderHash, Trace
 from ..schedule import Scheduler, Window
 from ..schedule.policy import Fifo, Policy
 from .config import Config
 from .modules import Modules
-from .observations import Observation, ReportsApplied
+from .observations import ClusterGrown, Observation, ReportsApplied
 from .records import InFlight
 from .snapshot import Snapshot, snapshot_of
 from .state import IslandState, State
@@ -53,14 +53,16 @@ class Controller:
         tree through which an island's hosts are told, and report. `observe` is told what happens inside a turn, in
         order: checkers (`tests/invariants`) need that, and neither commands nor the state after a turn show it (a
         buffer may be held and let go in one turn). Nothing is worded if it is not given."""
-        self.cluster, self.config, self.incarnation, self.starts = cluster, config, incarnation, starts
+        self.config, self.incarnation, self.starts = config, incarnation, starts
         window = Window(config.window, config.window_span, config.window_most)
         self.atoms = Atoms()
         make = partial(
             Scheduler, window=window, max_passes=config.max_passes, early=config.early, max_reserved=config.max_reserved
         )
-        schedulers = [make(self.atoms, policy()) for _ in cluster.islands]
-        self.state = State(cluster, config, incarnation, observe, schedulers, starts)
+        self._schedulers: Callable[[int], list[Scheduler]] = lambda count: [
+            make(self.atoms, policy()) for _ in range(count)
+        ]
+        self.state = State(cluster, config, incarnation, observe, self._schedulers(len(cluster.islands)), starts)
         self.order = OrderHash()
         made = Modules(self.state, self.atoms, self.order, trace, shape)
         self.buffers, self.ledger, self.resources = made.buffers, made.ledger, made.resources
@@ -92,6 +94,7 @@ class Controller:
             p.HostAccepted: self._host_taken,
             p.OperateSlices: self._operate_slices,
             p.OperateHost: self._operate_host,
+            p.GrowCluster: self._grow,
             p.PeerIdentified: self._identified,
             p.UsageKnown: self.accounts.restore,
             p.WorldUp: lambda event, now: self.membership.world_up(event.island, event.epoch, now),
@@ -213,12 +216,26 @@ class Controller:
         self.outbox.effect(p.OperatorAnswer(self.slice_calls.operate(event, now)))
 
     def _operate_host(self, event: p.OperateHost, now: int) -> None:
-        if not 0 <= event.host < self.cluster.hosts:
+        if not 0 <= event.host < self.state.cluster.hosts:
             wrong = f"there is no host {event.host}"
         elif event.action == "drain":
             wrong = self.drains.drain(event.host, event.patience, now)
         else:
             wrong = self.drains.cordon(event.host, event.action == "cordon", now)
+        self.outbox.effect(p.OperatorAnswer(wrong))
+
+    def _grow(self, event: p.GrowCluster, now: int) -> None:
+        """New hosts may join from now on. What there is goes on as it is, and all are told of the new ones, before
+        anything names them."""
+        wrong = why_not_grown(self.state.cluster, event.cluster)
+        if not wrong:
+            new = len(event.cluster.islands) - len(self.state.islands)
+            self.state.grow(event.cluster, self._schedulers(new))
+            self.state.observe(ClusterGrown(event.cluster))
+            self.resources.grow(event.cluster)
+            for module in (self.in_flight, self.policy_news, self.membership, self.clients):
+                module.grown()
+            self.runs.renew_reasons()
         self.outbox.effect(p.OperatorAnswer(wrong))
 
     # --- peers ---------------------------------------------------------------------------------------------------
@@ -357,6 +374,11 @@ class Controller:
         self.outbox.close(p.Close(peer, reason))
 
     # --- to look at ----------------------------------------------------------------------------------------------
+
+    @property
+    def cluster(self) -> Cluster:
+        """As it is now: it may have grown."""
+        return self.state.cluster
 
     def snapshot(self) -> Snapshot:
         """All that may be shown, as of now."""

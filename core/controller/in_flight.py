@@ -29,7 +29,11 @@ class InFlightTable(ControllerModule):
     _bounds: list[Wait] = []  # of the oldest of each island
 
     def __post_init__(self) -> None:
-        for island in range(len(self._state.islands)):
+        self.grown()
+
+    def grown(self) -> None:
+        """There are islands now that were not there before."""
+        for island in range(len(self._bounds), len(self._state.islands)):
             report = partial(self.report_oldest, island, doing="running")
             self._bounds.append(self._watch.standing(report, partial(self._give_up, island)))
 

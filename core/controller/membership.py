@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from ..fanout import Stream, Tree, TreeShape
 from ..model import spans
-from ..protocol import Close, Dismiss, DropWorlds, FormWorld, Join, LogLine, Seat, Send
+from ..protocol import Close, Dismiss, DropWorlds, FormWorld, GrownStep, Join, LogLine, Seat, Send
 from ..slices import Resources
 from .failures import Failures
 from .in_flight import InFlightTable
@@ -142,6 +142,13 @@ class Membership(ControllerModule):
             island.turn("complete")
             self._reform(island, now)
 
+    def grown(self) -> None:
+        """Tell the hosts that have a seat, or are being offered one; others learn of it with theirs."""
+        for island in self._state.islands:
+            step = GrownStep(self._state.all_hosts)
+            self._outbox.step(island.island.index, step, island.stream.shape.members)
+        self._outbox.effect(LogLine(f"the cluster has grown: {'; '.join(self._state.cluster.describe().splitlines())}"))
+
     # --- hosts go ----------------------------------------------------------------------------------------------
 
     def leave(self, host: int, reason: str, now: int) -> None:
@@ -252,7 +259,9 @@ class Membership(ControllerModule):
         island.stream.refence(island.epoch, island.tree_number, shape)
         abandon, dropped = tuple(island.abandon), tuple(island.dropped)
         for host in spans.items(island.members):
-            seat = replace(island.stream.seat(host, abandon, dropped), start=self._state.start)
+            seat = replace(
+                island.stream.seat(host, abandon, dropped), start=self._state.start, all_hosts=self._state.all_hosts
+            )
             self._outbox.effect(Send((island.peers[host],), seat))
         self._watch.begin(
             ("seats", index), now, 0, lambda at: self._tell_unseated(island), lambda at: self._lose_unseated(island, at)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..model import Spans
+from ..model import Cluster, Spans
 from ..protocol import Blame
 
 
@@ -21,6 +21,12 @@ class EpochFormed(Observation, frozen=True):
     island: int
     epoch: int
     members: Spans
+
+
+class ClusterGrown(Observation, frozen=True):
+    """Hosts may join from now on that were not in it before."""
+
+    cluster: Cluster
 
 
 class ReportsApplied(Observation, frozen=True):

@@ -45,8 +45,13 @@ class PolicyNews(ControllerModule):
     _due: list[int | None] = []
 
     def __post_init__(self) -> None:
-        self._kept += [{} for _ in self._state.islands]
-        self._due += [None for _ in self._state.islands]
+        self.grown()
+
+    def grown(self) -> None:
+        """There are islands now that were not there before."""
+        new = self._state.islands[len(self._kept) :]
+        self._kept += [{} for _ in new]
+        self._due += [None for _ in new]
 
     def look(self, island: IslandState, now: int) -> None:
         """At the end of a turn in which the policy failed, or was asked and may reserve, or reserves no more."""

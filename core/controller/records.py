@@ -194,7 +194,8 @@ class ProgramRecord(msgspec.Struct, eq=False):
     small: bool = False  # all arguments may be literals
     donated: frozenset[int] = frozenset()  # arguments
     edges: tuple[int, ...] = ()  # arguments of which just one of itself and the one before it is donated
-    blame: Blame | None = None  # why it can never run here
+    blame: Blame | None = None  # why it cannot run here
+    fits: bool = True  # False: only for its slices, so each run asks for them again, since the cluster may have grown
 
     pinned: bool = False  # it is the controller's own, and is bound to these places for good
     bound_at: int = -1  # `Resources.version` when its slices were bound to ...
@@ -205,6 +206,10 @@ class ProgramRecord(msgspec.Struct, eq=False):
     rows: PlanRows | None = None
     # by step of that plan: what stands for client, program and step in the order's hash
     tokens: list[int] = []
+
+    def can_run(self) -> None:
+        """Its slices have been had."""
+        self.fits, self.blame = True, None
 
 
 # A run's life: what happened -> state before -> state after. Anything else is a fault of ours and raises.

@@ -123,7 +123,7 @@ class Runs(ControllerModule):
             if type(source) is BufferName:
                 self._refs.read(run, index, source)
         donated = run.program.donated
-        if not donated or run.program.blame is not None:
+        if not donated:
             return
         for index, source in run.sources.items():
             if index in donated and type(source) is BufferName:
@@ -145,7 +145,7 @@ class Runs(ControllerModule):
     def _plan(self, run: RunRecord, now: int) -> None:
         """Bind its slices, know where its arguments lie, and lower it; or leave it waiting, or failed."""
         program = run.program
-        if program.blame is not None:
+        if program.blame is not None and program.fits:
             self._outcomes.fail(run, program.blame, now)
             return
         try:
@@ -201,6 +201,7 @@ class Runs(ControllerModule):
         program.places = tuple(places)
         program.homes = tuple(home(program.ir, program.places, value) for value in program.ir.args)
         program.bound_at, program.rows = self._resources.version, None
+        program.can_run()
         return True
 
     def _layouts(self, run: RunRecord, program: ProgramRecord) -> tuple[Layout | tuple[Layout, ...], ...] | None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from ..fanout import Stream
-from ..model import Cluster, Island, Place, Spans, spans
+from ..model import Cluster, Island, Place, Spans, all_hosts, spans
 from ..protocol import Blame, Join
 from ..schedule import Scheduler
 from .broken_epochs import BrokenEpochs
@@ -115,7 +115,7 @@ class State:
         self, cluster: Cluster, config: Config, incarnation: int,
         observe: Callable[[Observation], None] | None, schedulers: Iterable[Scheduler], starts: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
-        self.cluster, self.config, self.incarnation = cluster, config, incarnation
+        self.config, self.incarnation = config, incarnation
         self.start = starts[-1] if starts else 0
         # this one, those that it follows, and 0: a peer that does not say
         self.starts = frozenset((0, *starts))
@@ -131,12 +131,9 @@ class State:
         self.strangers: dict[int, int] = {}  # connections of hosts that belong to another state; `membership`
         self.runs: dict[int, RunRecord] = {}  # by id, until nothing of it is in flight; `runs`
         self.in_flight: dict[int, InFlight] = {}  # by seq, so in order of entering; `in_flight`
-        first = (incarnation << 20) - 1
-        self.changing = {island.index for island in cluster.islands}  # islands whose phase is not "running"
-        self.islands = [
-            IslandState(island, scheduler, first, self.changing)
-            for island, scheduler in zip(cluster.islands, schedulers, strict=True)
-        ]
+        self.changing: set[int] = set()  # islands whose phase is not "running"
+        self.islands: list[IslandState] = []
+        self.grow(cluster, schedulers)
         self.epochs = 0  # grows whenever an island's epoch begins or has formed; `membership`
         # who waits for what
         self.for_slice: dict[tuple[int, str], dict[int, RunRecord]] = {}  # (session, slice's name) -> runs
@@ -170,6 +167,16 @@ class State:
         self.map_changed = False  # slices lie elsewhere now: plans that have not started are lowered again
         self.next_buffer = self.base + 1  # the id of the next buffer
         self.next_seq = self.base + 1  # the seq of the next gang or transfer
+
+    def grow(self, cluster: Cluster, schedulers: Iterable[Scheduler]) -> None:
+        """This is the cluster from now on. `schedulers`: of new islands."""
+        self.cluster, self.all_hosts = cluster, all_hosts(cluster)
+        for known, island in zip(self.islands, cluster.islands, strict=False):
+            known.island = island
+        first = (self.incarnation << 20) - 1
+        for island, scheduler in zip(cluster.islands[len(self.islands) :], schedulers, strict=True):
+            self.changing.add(island.index)
+            self.islands.append(IslandState(island, scheduler, first, self.changing))
 
     # --- observations --------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import protocol as p
-from ..model import Hosts, Illegal, Layout, Plan, Spans, spans
+from ..model import AllHosts, Hosts, Illegal, KnownHosts, Layout, Plan, Spans, spans
 from .causes import PendingCauses
 from .host_codes import HostCodes
 from .host_moves import Moves
@@ -47,7 +47,7 @@ class Executor:
             raise Illegal(f"a lane is 'host' or 'device', not {lane!r}")
         if members and not spans.contains(members, host):
             raise Illegal(f"host {host} stands for hosts {spans.text(members)}, and is not among them")
-        self._hosts = hosts
+        self.hosts = hosts = KnownHosts(hosts)
         self._incarnation = incarnation
         self._by_device = lane == "device"
         self._state = HostState(host, members or spans.one(host), spans.of(hosts.devices_of(host)))
@@ -68,6 +68,7 @@ class Executor:
             p.ViewStep: self._views.read, p.SpillStep: self._spill, p.RestoreStep: self._restore,
             p.PoisonStep: self._moves.poison, p.ExpectStep: self._moves.expect, p.CompileStep: self._compile,
             p.ForgetStep: self._forget, p.AskStep: self._ask,
+            p.GrownStep: lambda step: self._learn(step.all_hosts),
         }  # fmt: skip
 
     # --- in and out ---------------------------------------------------------------------------------------
@@ -294,6 +295,11 @@ class Executor:
         report = p.HostFault(self._state.host, -1, blame, event.device)
         self._state.out.append(p.ToController(report, (("lost", event.device),)))
 
+    def _learn(self, told: AllHosts) -> None:
+        """The cluster has these hosts now."""
+        if wrong := self.hosts.learn(told):
+            fault(self._state, wrong)
+
     # --- seats --------------------------------------------------------------------------------------------
 
     def _seat(self, seat: p.Seat) -> None:
@@ -305,6 +311,8 @@ class Executor:
         if state.last < 0:
             state.last = seat.last
         state.order = (("seat", seat.tree),)
+        if seat.all_hosts:
+            self._learn(seat.all_hosts)
         state.tree = seat.tree
         if seat.epoch > state.epoch:
             state.forming, state.reforming = seat, False

@@ -46,6 +46,7 @@ class Host:
         self.host, self.start = host, start
         self.relay = Relay(host, beat, patience)
         self.executor = executor or Executor(host, hosts, lane=lane, incarnation=incarnation)
+        self.hosts = self.executor.hosts  # which devices each host has, as far as this one has been told
         self.transfer = transfer or Transfer(host, pool, chunk)
         self._stopped = False
         self._cut_off = False  # the link to the controller has ended, and another has not begun

@@ -5,6 +5,7 @@ atoms             groups of devices of which each slice has all or none
 ranges            consecutive names as one, and tables of what they stand for
 account           what the clients of one person may have
 topology, torus   clusters of islands of hosts of devices, from a file or ready to use
+growth            what a running cluster may become, and which hosts its processes know
 program, validate             the program as a client sends it, one node for each sharded computation
 plan, resharding              the program bound to devices, and which host sends which shard to which host
 errors            the exceptions that core raises at its own caller
@@ -16,6 +17,7 @@ from . import account, place, plan, program, ranges, spans, topology
 from .account import Account, Role
 from .atoms import Atoms
 from .errors import Illegal, Impossible, ProgramError, SeawayError
+from .growth import AllHosts, KnownHosts, all_hosts, beginning, larger_of, same_numbers, why_not_grown
 from .place import Grid, Place, device_spans, line
 from .plan import Code, Gang, Layout, Move, Plan, Slot, laid_out
 from .program import (

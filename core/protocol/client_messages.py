@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..model import Layout, Program, Range, SliceSpec, Spans, Value
+from ..model import AllHosts, Layout, Program, Range, SliceSpec, Spans, Value
 from .wire import Blame, Wire
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -151,6 +151,13 @@ class Opened(Wire, frozen=True, tag="opened"):
     client: int
     incarnation: int
     start: int = 0
+    all_hosts: AllHosts = ()  # of the cluster, as it is now
+
+
+class Grown(Wire, frozen=True, tag="grown"):
+    """The cluster has these hosts now."""
+
+    all_hosts: AllHosts
 
 
 class ContentsReady(Wire, frozen=True, tag="ready"):
@@ -258,6 +265,7 @@ class ConnectionClosed(Wire, frozen=True, tag="goodbye"):
 
 Note = (
     Opened
+    | Grown
     | ContentsReady
     | Ended
     | ProgramCompiled

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from ..model import Account
+from ..model import Account, Cluster
 from .effect_base import Command, Event
 from .wire import Blame
 
@@ -79,6 +79,12 @@ class OperateHost(Event, frozen=True):
     host: int
     action: Literal["cordon", "uncordon", "drain"]
     patience: int = 0  # of a drain: nanoseconds after which the host leaves, whatever is left on it; 0: any time
+
+
+class GrowCluster(Event, frozen=True):
+    """The cluster is to be this one from now on: what there is, and more. Answer: OperatorAnswer."""
+
+    cluster: Cluster
 
 
 class OperatorAnswer(Command, frozen=True):

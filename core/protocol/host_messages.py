@@ -6,7 +6,7 @@ and `host`, the other.
 
 from __future__ import annotations
 
-from ..model import Layout, Plan, Range, Spans
+from ..model import AllHosts, Layout, Plan, Range, Spans
 from .wire import Blame, Wire
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -134,9 +134,15 @@ class AskStep(Wire, frozen=True, tag="ask"):
     seq: int
 
 
+class GrownStep(Wire, frozen=True, tag="grown_step"):
+    """The cluster has these hosts now. This comes before anything that names the new ones."""
+
+    all_hosts: AllHosts
+
+
 Step = (
     GangStep | SendStep | RecvStep | FreeStep | ViewStep | SpillStep | RestoreStep
-    | PoisonStep | ExpectStep | CompileStep | ForgetStep | AskStep
+    | PoisonStep | ExpectStep | CompileStep | ForgetStep | AskStep | GrownStep
 )  # fmt: skip
 
 
@@ -172,6 +178,7 @@ class Seat(Wire, frozen=True, tag="seat"):
     abandon: tuple[int, ...] = ()
     dropped: tuple[int, ...] = ()  # buffers that are lost, or that have no owner any more
     start: int = 0  # by which the controller's start is known, see `Join`
+    all_hosts: AllHosts = ()  # of the cluster, as it is now
 
 
 class Dismiss(Wire, frozen=True, tag="dismiss"):

@@ -14,7 +14,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 
 from ..link import Message
-from ..model import account, place, plan, program
+from ..model import account, place, plan, program, topology
 from ..protocol import EFFECTS, MESSAGES, Command, Event
 
 
@@ -74,7 +74,7 @@ class EventCodec:
     @property
     def vocabulary(self) -> str:
         """A hash of all kinds, with their fields, and of all kinds of Structs in their fields."""
-        parts = [kind for module in (*MESSAGES, account, place, plan, program) for kind in _structs(module)]
+        parts = [kind for module in (*MESSAGES, account, place, plan, program, topology) for kind in _structs(module)]
         return blake2b(_text([*self._types, *parts]), digest_size=8).hexdigest()
 
     def encode(self, event: msgspec.Struct) -> tuple[int, bytes]:

@@ -26,7 +26,7 @@ from zlib import crc32
 
 import msgspec
 
-from ..model import SeawayError
+from ..model import Impossible, SeawayError
 from .eventcodec import EventCodec, UnknownKind
 
 FORMAT = 1
@@ -34,7 +34,7 @@ MAGIC = b"seaway log\n"
 MOST = 33 << 20  # bytes of a record: no connection carries a larger message
 MOST_ABOUT = 8 << 20  # bytes of the first
 TIMES = 1 << 63  # a time is less than this, as in traces
-_DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
+_DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError, Impossible)
 
 
 class LogError(SeawayError):

@@ -33,6 +33,15 @@ class Inventory:
         self.held = [0] * island.devices
         self.cordoned: set[int] = set()  # hosts that get no new slices, and keep those that they have
 
+    def grow(self, island: Island) -> None:
+        """The island has more hosts from now on, behind those that it has."""
+        hosts, devices = island.hosts - self.island.hosts, island.devices - self.island.devices
+        self.island = island
+        self.states += ["absent"] * hosts
+        self.alive += bytes(devices)
+        self.load += [0] * devices
+        self.held += bytes(devices)
+
     def turn(self, host: int, event: str) -> None:
         at = host - self.island.base_host
         state = HOST.get((self.states[at], event))

@@ -103,6 +103,14 @@ class Resources:
         self._tickets = 0
         self.version = 0  # grows when a slice is bound, moved or released
 
+    def grow(self, cluster: Cluster) -> None:
+        """There may be more hosts from now on; they are absent until they join."""
+        self.cluster = cluster
+        for inventory, island in zip(self._inventories, cluster.islands, strict=False):
+            inventory.grow(island)
+        self._inventories += [Inventory(island) for island in cluster.islands[len(self._inventories) :]]
+        self.version += 1
+
     # --- hosts and devices come and go ----------------------------------------------------------------------
 
     def host_joined(self, host: int) -> None:

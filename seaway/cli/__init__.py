@@ -32,6 +32,7 @@ COMMANDS = {
     "cordon": "operating",
     "uncordon": "operating",
     "drain": "operating",
+    "grow": "operating",
     "move": "operating",
     "suspend": "operating",
     "resume": "operating",

@@ -1,4 +1,4 @@
-"""What operators do with hosts and with clients' slices: `cordon`, `drain`, `move`, `suspend`, and back.
+"""What operators do with hosts and with clients' slices: `grow`, `cordon`, `drain`, `move`, `suspend`, and back.
 
 Each asks the controller once, and then shows how far that has come until it is done; Ctrl-C ends only the showing.
 """
@@ -8,11 +8,14 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from backend.wire import OperateCall, OperateReply
+from backend.plain_files import plain_bytes
+from backend.wire import GrowCall, OperateCall, OperateReply
 
 from ..errors import SeawayError
+from ..wording import plural
 from .status import access_of, add_access, address_of, asked, look
 
 EVERY = 0.2  # seconds between looks
@@ -29,6 +32,9 @@ def add(commands: Any) -> None:
     deadline = "leave after so many seconds, and lose what is left there; default: as long as it takes"
     drain.add_argument("--deadline", type=float, default=0.0, metavar="SECONDS", help=deadline)
     drain.set_defaults(run=lambda given: _host(given, "drain"))
+    grow = _command(commands, "grow", "let agents join as hosts that were not there when the controller started",
+                    file="the cluster's file, with what there is and behind it the new hosts and islands")  # fmt: skip
+    grow.set_defaults(run=_grow)
     move = _command(commands, "move", "move a client's slices, with their arrays, to other devices", client=client)
     move.add_argument("--away", action="append", default=[], metavar="HOST", help="not to this host; may be repeated")
     move.add_argument("--island", default="", help="to this island; default: the best place on any")
@@ -63,6 +69,17 @@ def _host(given: argparse.Namespace, action: Any) -> int:
     if action == "drain" and not given.no_wait:
         _follow(lambda: _draining(look(place, access), done.number))
         print(f"host {done.number} has left", flush=True)
+    return 0
+
+
+def _grow(given: argparse.Namespace) -> int:
+    try:
+        data = plain_bytes(Path(given.file))
+    except OSError as error:
+        raise SeawayError(f"cannot read {given.file}: {error.strerror}") from None
+    place, access = address_of(given.address, "grow"), access_of(given)
+    done: OperateReply = asked(place, access, GrowCall(data, given.file))
+    print(f"the cluster has {plural(done.number, 'host')} now: start agents for those that are new", flush=True)
     return 0
 
 

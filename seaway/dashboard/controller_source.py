@@ -75,6 +75,10 @@ class ControllerSource:
     def look(self, request: Look) -> LiveLook:
         try:
             found = self._do(fetch_look(self._channel, self._access, request, PATIENCE))
+            islands = len(found.view.islands) if found.view is not None else 0
+            hosts = max((high for _, high in found.connected), default=0)
+            if islands > len(self._cluster.islands) or hosts > self._cluster.hosts:
+                self._cluster = self._about()  # it has grown
         except CallError as wrong:
             raise Unavailable(_why(self._address, wrong)) from None
         self.began = found.began

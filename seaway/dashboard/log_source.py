@@ -32,7 +32,7 @@ class LogSource(RecordedSource):
             machine = self._fresh(trace)
             for _ in replayed(self._log, machine):
                 pass
-            cluster = eventlogs.cluster_of(self._log.about)
+            cluster = machine.cluster  # in the end: it may have grown
         except LogError as error:
             raise SeawayError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
         except Diverged as diverged:

@@ -179,7 +179,7 @@ class AlikeHosts(SharedExecutor):
                 f"hosts {spans.text(part)} are to be split from {spans.text(self.members)}: name some and not "
                 "all of them"
             )
-        twin = AlikeHosts(part, self._hosts, past=self, facts=self._facts)
+        twin = AlikeHosts(part, self.hosts, past=self, facts=self._facts)
         self.stand_for(rest)
         twin._sent_by_one = self._sent_by_one.copy()
         return twin
@@ -193,7 +193,7 @@ class AlikeHosts(SharedExecutor):
 
     def blank(self, members: Spans) -> AlikeHosts:
         """One that knows of no program, for hosts of a slice: it is to be told of programs of that slice alone."""
-        return AlikeHosts(members, self._hosts, past=self, facts=self._facts, of_slice=True)
+        return AlikeHosts(members, self.hosts, past=self, facts=self._facts, of_slice=True)
 
     def take_in(self, other: SharedExecutor) -> None:
         if spans.minus(self.members, other.members):
@@ -242,7 +242,7 @@ class AlikeHosts(SharedExecutor):
             layout = names.layout(step.step) if taking and isinstance(step, p.SendStep) else None
             if layout is None or not isinstance(step, p.SendStep):
                 return taking
-            return spans.meet(taking, senders_to_client(layout, self._hosts, step.shard))
+            return spans.meet(taking, senders_to_client(layout, self.hosts, step.shard))
         plan = names.plan_of(step.run)
         move = plan.steps[step.step] if plan is not None and 0 <= step.step < len(plan.steps) else None
         if plan is None or move is None or isinstance(move, Gang):

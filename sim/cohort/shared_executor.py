@@ -26,9 +26,7 @@ Past = Callable[[Cause], bool]  # whether an event has happened on all hosts, an
 class SharedExecutor(Executor):
     def twin(self, members: Spans) -> SharedExecutor:
         """Another executor, with the same past, that stands for these hosts."""
-        twin = SharedExecutor(
-            members[0][0], self._hosts, lane=self.lane, incarnation=self._incarnation, members=members
-        )
+        twin = SharedExecutor(members[0][0], self.hosts, lane=self.lane, incarnation=self._incarnation, members=members)
         twin.copy_of(self)
         return twin
 
@@ -65,12 +63,12 @@ class SharedExecutor(Executor):
         state = self._state
         state.host = members[0][0]
         state.members = members
-        state.devices = spans.of(self._hosts.devices_of(state.host))
+        state.devices = spans.of(self.hosts.devices_of(state.host))
         state.among = ()
         for half in (*state.receives.values(), *state.sends.values()):
             # a single shard has one sender, also if another host stands for it
             if half.state == "waiting" and half.pieces and half.shard == ALL:
-                _take_own_pieces(half, state.host, self._hosts)
+                _take_own_pieces(half, state.host, self.hosts)
 
     def sit(self, other: SharedExecutor) -> None:
         """Take the other's seat, and know nothing else."""

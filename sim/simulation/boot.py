@@ -27,7 +27,7 @@ def boot(sim: Simulation) -> None:
     worlds: dict[tuple[int, int], list[int]] = {}
     seats: dict[int, dict[int, m.Seat]] = {index: {} for index in sim.islands}
     controller = sim.controller_process
-    for host in range(sim.cluster.hosts):
+    for host in range(sim.controller.cluster.hosts):
         if sim.cluster.island_of_host(host).index in sim.islands:
             todo.append((controller, e.MessageReceived(host, m.Join(host, 1))))
         else:
@@ -36,7 +36,7 @@ def boot(sim: Simulation) -> None:
         process, event = todo.popleft()
         for effect in process.machine.handle(event, 0):
             _carry_out(sim, process, effect, todo, worlds, seats)
-    for host in range(sim.cluster.hosts):
+    for host in range(sim.controller.cluster.hosts):
         if sim.cluster.island_of_host(host).index not in sim.islands:
             sim.process(host).arm()
     controller.arm()

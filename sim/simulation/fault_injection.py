@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from core.model import spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 
@@ -57,7 +58,7 @@ class FaultInjection:
         """Makes a host's devices take `factor` times as long from now on; 1.0 repairs it."""
         self._sim.fabric.slow[host] = factor
         cohort = self._sim.islands.get(self._sim.island_of(host))
-        if cohort is not None:
+        if cohort is not None and spans.contains(cohort.island.host_span, host):
             cohort.slow(host - cohort.island.base_host, factor)
 
     def fail_gang(self, host: int, name: str, cause: str = "it divided by zero") -> None:
@@ -139,6 +140,18 @@ class FaultInjection:
         self._single_host(host)
         self._operate(e.OperateHost(host, "drain"))
 
+    def grow(self, host: int) -> None:
+        """The operator gives the controller more hosts, which are started: this one, and those behind it that are not
+        announced to come later."""
+        sim, known, cluster = self._sim, self._sim.controller.cluster, self._sim.grown.pop(0)
+        if known.hosts > sim.cluster.island_of_host(host).base_host:  # others of its island are there
+            self._single_host(host - 1)
+        new = [sim.new_host(number) for number in range(known.hosts, cluster.hosts)]
+        sim.lone_hosts |= {process.name: process for process in new}
+        self._operate(e.GrowCluster(cluster))
+        for process in new:
+            process.serve(e.Connected(CONTROLLER), sim.now)
+
     def move_client(self, name: str) -> None:
         """All slices of this client go to other devices."""
         self._of_client(name, "move")
@@ -163,7 +176,7 @@ class FaultInjection:
     def crash_client(self, name: str) -> None:
         for client in self._sim.clients:
             if client.title == name and client.alive:
-                for host in range(self._sim.cluster.hosts) if self._sim.islands else ():
+                for host in range(self._sim.controller.cluster.hosts) if self._sim.islands else ():
                     self._single_host(host)
                 client.alive = False
                 self._gone(client.name)

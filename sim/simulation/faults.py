@@ -14,19 +14,19 @@ from random import Random
 
 import msgspec
 
-from core.model import Cluster
+from core.model import Cluster, Impossible, beginning
 
 # Each kind of fault -> whether it makes the hosts of an island differ.
 KINDS = {
     "slow": False, "crash_host": True, "return_host": True, "leave_host": True, "lose_device": True, "cut": True,
     "fail_gang": True, "crash_client": True, "drain_host": True, "move_client": False, "suspend_client": False,
-    "resume_client": False,
+    "resume_client": False, "grow": True,
 }  # fmt: skip
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A fault at a given time, or what an operator does then. `whom`: a host; for `lose_device` a device, for what
-    befalls a client its name."""
+    befalls a client its name; for `grow` the first of the hosts that come then, and are not there before."""
 
     at: int  # nanoseconds
     what: str
@@ -60,6 +60,17 @@ def divided(faults: Iterable[Fault], cluster: Cluster) -> dict[int, int]:
         for island in islands:
             found[island] = min(fault.at, found.get(island, fault.at))
     return found
+
+
+def known_after(faults: Iterable[Fault], cluster: Cluster) -> list[Cluster]:
+    """What the controller knows of a cluster at first, and after each time that it grows; the last is all of it. Raises
+    Impossible if a cluster cannot grow so."""
+    firsts = sorted((fault.at, int(fault.whom)) for fault in faults if fault.what == "grow")
+    hosts = [whom for _, whom in firsts]
+    if hosts != sorted(set(hosts)):
+        numbers = ", ".join(map(str, hosts))
+        raise Impossible(f"it grows by the hosts from {numbers} on, in this order: they come by number")
+    return [*(beginning(cluster, first) for first in hosts), cluster]
 
 
 def drawn(

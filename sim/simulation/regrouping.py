@@ -42,9 +42,9 @@ class Regrouping:
         self._sim, self._moves = sim, moves
         self._apart: dict[int, Attempts] = {}  # islands whose hosts are simulated one by one, since a fault
 
-    def apart(self, cohort: CohortIsland) -> None:
-        """From now on the hosts of this island are simulated one by one."""
-        self._apart[cohort.island.index] = Attempts(cohort.names)
+    def apart(self, island: int, names: StreamNames) -> None:
+        """From now on the hosts of this island are simulated one by one. `names`: what they have been told of."""
+        self._apart[island] = Attempts(names)
 
     def ordered(self, message: m.Ordered) -> bool:
         """Takes in an order that is about to be written. Returns whether its island has become a cohort."""
@@ -131,7 +131,7 @@ class StillHosts:
 
     def _others(self) -> list[int]:
         """Hosts of the island that are not members."""
-        island = self._sim.cluster.islands[self._island]
+        island = self._sim.controller.cluster.islands[self._island]
         return [host for host in spans.items(island.host_span) if host not in self.hosts]
 
     def _damaged(self) -> bool:
@@ -216,7 +216,7 @@ class Beginning:
     def __init__(
         self, sim: Simulation, index: int, hosts: dict[int, HostProcess], gangs: dict[int, GangOnDevices]
     ) -> None:
-        self._sim, self._at, self._hosts, self._gangs = sim, sim.cluster.islands[index], hosts, gangs
+        self._sim, self._at, self._hosts, self._gangs = sim, sim.controller.cluster.islands[index], hosts, gangs
 
     def island(
         self, moves: HostContents, names: StreamNames, due: int | None, seat: m.Seat, shape: Any

@@ -32,7 +32,7 @@ from core.record import Trace
 from core.schedule.policy import Fifo, Policy
 from core.transfer import Transfer
 
-from ..cohort import CohortIsland, HostContents, SharedExecutor, one_root
+from ..cohort import CohortIsland, HostContents, SharedExecutor, StreamNames, one_root
 from ..engine import Noise, Order, SimClock, Stuck, StuckWatch
 from ..engine import jitter as chance
 from ..hardware import Kernel, Profile, Setup, kernel_time, link
@@ -63,7 +63,7 @@ from ..network import (
 from ..shared_cores import SharedMachines
 from .boot import boot
 from .fault_injection import FaultInjection
-from .faults import Fault, divided
+from .faults import Fault, divided, known_after
 from .regrouping import Regrouping
 from .takeover import take_over
 
@@ -118,28 +118,37 @@ class Simulation:
         )
         self.config = config or Config(fanout=fanout_of(profile, setup.cluster))
         faults = list(faults)
+        known, *self.grown = known_after(faults, self.cluster)  # the hardware of all of it is there from the start
         exact = dict.fromkeys(range(len(self.cluster.islands))) if fidelity == "exact" else self.machines.islands.copy()
         differ = divided(faults, self.cluster)
         self._exact = exact  # islands whose hosts are simulated one by one
-        self.controller = Controller(self.cluster, policy, self.config, trace=self.trace, shape=self._tree_of)
+        self.controller: Controller = Controller(known, policy, self.config, trace=self.trace, shape=self._tree_of)
         self.controller_process = ControllerProcess(self, self.controller)
         self.islands: dict[int, CohortIsland] = {}  # islands that are simulated as cohorts
         always = exact.copy()
         moves = HostContents(self, self.islands, lambda island: island not in always)
         self._regrouping = Regrouping(self, moves)
         self.lone_hosts: dict[int, HostProcess] = {}  # hosts of all other islands
-        for island in self.cluster.islands:
+        for island in known.islands:
             if island.index not in exact:
                 self.islands[island.index] = CohortIsland(self, island, moves, differ.get(island.index))
                 continue
             for host in range(island.base_host, island.base_host + island.hosts):
                 self.lone_hosts[host] = self.new_host(host)
+        self._await_islands(len(known.islands), always)
         self._set_stragglers()
         boot(self)
         for cohort in self.islands.values():
             self.clock.at(self.times.beat, self._beat, cohort)
         for fault in faults:
             self.clock.at(fault.at, self.trouble.befall, fault)
+
+    def _await_islands(self, first: int, always: dict[int, None]) -> None:
+        """The hosts of islands that come later begin one by one, and may be a cohort then."""
+        for island in range(first, len(self.cluster.islands)):
+            self._exact[island] = None
+            if island not in always:
+                self._regrouping.apart(island, StreamNames())
 
     def _tree_of(self, members: Spans, fanout: int, apart: Spans) -> Tree:
         """The tree in which the controller sees an island: a cohort speaks as one host, and has its tree inside."""
@@ -243,7 +252,7 @@ class Simulation:
         self._exact[island] = None
         cohort = self.islands.pop(island)
         take_over(self, cohort)
-        self._regrouping.apart(cohort)
+        self._regrouping.apart(island, cohort.names)
 
     def regroups(self, message: m.Ordered) -> bool:
         """Whether an island whose hosts are simulated one by one becomes a cohort, before it is sent this order."""

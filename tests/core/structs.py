@@ -6,7 +6,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 from hypothesis import strategies as st
 
-from core.model import Range
+from core.model import Cluster, Range, small
 
 INT64 = (1 << 63) - 1
 
@@ -16,6 +16,7 @@ SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
     bytes: st.binary(max_size=5),
     bool: st.booleans(),
     NoneType: st.none(),
+    Cluster: st.builds(small, st.integers(1, 3), st.integers(1, 3), st.integers(1, 3)),
     Range: st.builds(Range, st.integers(1, INT64), st.integers(1, INT64)),  # decoding checks its bounds
 }
 

@@ -17,6 +17,7 @@ US, MS, S = 1_000, 1_000_000, 1_000_000_000
 
 Source = tuple[int, int]  # (key of a submit or put, number of its result); (-1, 0) is a literal
 LITERAL: Source = (-1, 0)
+Begin = tuple[int, int]  # so many islands, and so many hosts of the last one of them
 
 
 class ClientSpec(msgspec.Struct, frozen=True):
@@ -48,6 +49,7 @@ class Setup(msgspec.Struct, frozen=True):
     accounts: int = 0  # to so many accounts the clients belong; 0: there are none
     preempt: tuple[int, int] = (10_000, 600_000)  # milliseconds, see `Config.preempt_keep` and `preempt_longest`
     roomy: bool = True  # there is plenty of memory: no run may fail for lack of it
+    begins: Begin = (0, 0)  # with what the cluster begins; (0, 0): with all of it
 
     def accounts_of(self) -> dict[str, Account]:
         """By the names of clients."""
@@ -218,6 +220,13 @@ class OperateHost(Action, frozen=True):
     host: int
     what: str
     patience: int = 0
+
+
+class Grow(Action, frozen=True):
+    """An operator lets the cluster grow to this. The new hosts come one after another."""
+
+    to: Begin
+    come: int  # nanoseconds between them
 
 
 class OldState(Action, frozen=True):

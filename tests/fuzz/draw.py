@@ -47,6 +47,7 @@ ABSENT = 30_200_000  # from this seed on, calls that need a slice which is down 
 OPERATED = 31_000_000  # from this seed on, slices are moved and suspended, and hosts are cordoned and drained
 ACCOUNTS = 33_000_000  # from this seed on, clients belong to accounts
 PREEMPTS = 34_000_000  # from this seed on, slices take devices of others
+GROWING = 35_000_000  # from this seed on, clusters grow, among all that
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
 
@@ -73,9 +74,11 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> case.Case:
         for name in ("old state", "cut one way"):  # they would leave little to move
             has[name] = has[name] and rng.random() < 0.15
         has["puts"] = has["puts"] or "puts" not in without
-    if seed >= PREEMPTS:
+    if seed >= PREEMPTS and (seed < GROWING or seed % 2):
         has["exclusive"] = "exclusive" not in without
         has["elastic"] = rng.random() < 0.6 and "elastic" not in without
+    if seed >= GROWING:
+        has["grow"] = "grow" not in without
     if seed >= ABSENT:
         has["absent"] = rng.random() < 0.6 and "absent" not in without
     return Drawing(rng, seed, has).whole()
@@ -116,6 +119,8 @@ class Drawing:
             self._operations(len(setup.people))
         if self.has.get("elastic"):
             self._elastics(len(setup.people))
+        if self.has.get("grow"):
+            setup = msgspec.structs.replace(setup, begins=self._growth())
         # stable: at one time, in the order drawn
         actions = tuple(sorted(self.actions, key=lambda action: action.at))
         return case.Case(self.seed, setup, tuple(self.programs), actions)
@@ -134,6 +139,27 @@ class Drawing:
                 if what == "drain" and rng.random() < 0.4:
                     patience = rng.randint(1, 100) * case.MS
                 self.actions.append(case.OperateHost(at=at, host=rng.randrange(hosts), what=what, patience=patience))
+
+    def _growth(self) -> case.Begin:
+        """Returns with what the cluster begins. It grows to all of it in one to three steps."""
+        rng = self.rng
+        steps = [
+            (number, hosts)
+            for number, island in enumerate(self.islands, 1)
+            for hosts in range(island["spares"] + 1, island["hosts"] + 1)
+        ]
+        whole = steps.pop()
+        # an island that does not begin as it will be, and is not the last then, never takes more hosts
+        full = [(number, hosts) for number, hosts in steps if hosts == self.islands[number - 1]["hosts"]]
+        last = [(number, hosts) for number, hosts in steps if number == whole[0]]
+        found = sorted(rng.sample(full + last, min(rng.choice((1, 1, 2, 3)), len(full + last))))
+        if found and found[0][0] > 1 and rng.random() < 0.5:  # the first step adds hosts and islands
+            number = found[0][0] - 1
+            found.insert(0, (number, rng.randint(self.islands[number - 1]["spares"] + 1, full[number - 1][1])))
+        for to in [*found[1:], whole] if found else []:
+            at, come = rng.randint(0, self.end), rng.choice((0, 0, 1 * case.MS, 90 * case.MS))
+            self.actions.append(case.Grow(at=at, to=to, come=come))
+        return found[0] if found else (0, 0)
 
     def _elastics(self, people: int) -> None:
         rng = self.rng

@@ -87,8 +87,12 @@ def play(case: Case, diary: bool = False, check: bool = True) -> Result:
     return result
 
 
-def cluster(setup: Setup) -> Cluster:
-    islands = [{"name": f"i{number}", **island} for number, island in enumerate(setup.islands)]
+def cluster(setup: Setup, part: c.Begin = (0, 0)) -> Cluster:
+    """All of it, or only the first islands, and so many hosts of the last of them."""
+    islands: list[dict[str, Any]] = [{"name": f"i{number}", **island} for number, island in enumerate(setup.islands)]
+    number, hosts = part
+    if number:
+        islands = [*islands[: number - 1], {**islands[number - 1], "hosts": hosts}]
     return Cluster.from_table({"island": islands})
 
 
@@ -104,6 +108,7 @@ class Game:
             cluster(setup), case.seed, maker(setup.policy, Random(case.seed + 1)), setup.config(), timing=timing,
             lane=setup.lane, pool=setup.pool, chunk=setup.chunk, check=check, diary=diary, start=False,
             on_wire=case.seed % 8 == 0, traced=setup.policy in RESERVING, accounts=setup.accounts_of(),
+            known=cluster(setup, setup.begins),
         )  # fmt: skip
         if check:
             controller = LiveController(world)
@@ -137,6 +142,7 @@ class Game:
             c.BreakWorld: self._break_world, c.Register: self._register, c.Unregister: self._unregister,
             c.AskElastic: self._elastic, c.OldState: self._old_state,
             c.Operate: self._operate, c.OperateHost: self._operate_host,
+            c.Grow: lambda action: self.world.grow(cluster(setup, action.to), action.come),
         }  # fmt: skip
 
     # --- the whole ------------------------------------------------------------------------------------------------
@@ -364,7 +370,8 @@ class Game:
         if action.itself and script is not None and action.of not in self.gone and not script.actor.still:
             script.relocate(action.what)  # type: ignore[arg-type]
         elif script is not None and script.actor.number:
-            away = spans.one(action.away) if action.away >= 0 else spans.EMPTY
+            there = 0 <= action.away < self.world.known.hosts
+            away = spans.one(action.away) if there else spans.EMPTY
             self.world.controller.feed(e.OperateSlices(script.actor.number, action.what, away=away))  # type: ignore[arg-type]
 
     def _operate_host(self, action: c.OperateHost) -> None:
@@ -377,6 +384,8 @@ class Game:
     def _lift(self) -> None:
         """The operator takes all back, and starts agents again that have ended or will."""
         self.world.drained_stay_away = False
+        if self.world.machine.cluster != self.world.cluster:
+            self.world.grow(self.world.cluster)
         for host in range(self.world.cluster.hosts):
             if self.world.machine.resources.is_cordoned(host):
                 self.world.controller.feed(e.OperateHost(host, "uncordon"))
@@ -479,6 +488,8 @@ class Game:
             found |= {"world"}
         if not self.case.setup.roomy:
             found |= {"no-memory"}
+        if self.case.setup.begins != (0, 0):
+            found |= {"refused"}  # it may be too small, at first
         if any(spec.absent == "fail" for program in self.case.programs for spec in program.slices):
             found |= {"host-lost"}  # hosts may come later than calls
         return found

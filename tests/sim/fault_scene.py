@@ -52,6 +52,24 @@ def draw(
     return drawn
 
 
+def draw_growing(seed: int) -> Scene:
+    """Hosts or an island come while clients compute on what was there before; and there may be faults."""
+    rng = Random(f"growth {seed}")
+    drawn = draw(seed, kinds=tuple(kind for kind in KINDS if kind != "fail_gang")) if rng.random() < 0.4 else None
+    drawn = drawn or scene.draw(seed)
+    at, first = rng.choice(_moments(drawn) or [MS]), drawn.hosts * drawn.islands
+    if drawn.islands == 2:
+        first = drawn.hosts if rng.random() < 0.5 else first
+    if first == drawn.hosts * drawn.islands:
+        drawn.kind, drawn.setup = "h100", "B"  # in whose islands there is no torus
+        drawn.islands, drawn.hosts = 1, first * 2
+    drawn.faults.append(Fault(at, "grow", first))
+    if drawn.kind and rng.random() < 0.5:
+        drawn.faults.append(Fault(at + rng.randint(0, 9 * MS), "grow", first + rng.randrange(1, drawn.hosts // 2)))
+    drawn.acts += rng.randint(0, 30)
+    return drawn
+
+
 def _moments(drawn: Scene) -> list[int]:
     """Times in the middle of gangs and transfers, from their order to their end, and at the very nanosecond."""
     played = scene.play(drawn, "cohort")

@@ -63,6 +63,7 @@ class Scene(msgspec.Struct):
     oversubscription: float = 1.0
     tell: bool = False  # clients hear of each program that it is compiled
     window: int = 8
+    kind: str = ""  # of devices; "": as the setup has it
 
 
 def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)) -> Scene:
@@ -248,6 +249,8 @@ def _whole(value: Any) -> Any:
 
 def setup(scene: Scene) -> Setup:
     more: dict[str, Any] = {"memory": scene.memory} if scene.memory else {}
+    if scene.kind:
+        more["kind"] = scene.kind
     if scene.oversubscription > 1:
         more["dcn"] = {"oversubscription": scene.oversubscription}
     return load(

@@ -205,6 +205,8 @@ class Actor:
 class ControllerActor(Actor):
     def told(self, event: Any) -> None:
         self.world.unlooked = True
+        if isinstance(event, e.GrowCluster) and self.world.machine.cluster == event.cluster:
+            self.world.grown(event.cluster)
 
     def perform(self, effect: e.Command) -> None:
         world = self.world

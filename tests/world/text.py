@@ -133,7 +133,7 @@ def message(said: Any) -> str:  # noqa: C901 - a table
         case dataplane.Landed():
             return f"landed t{said.transfer}"
         case _:
-            return _plain(said, ("layout", "value", "start", "code"))
+            return _plain(said, ("layout", "value", "start", "code", "all_hosts"))
 
 
 def step(said: Any) -> str:

@@ -53,9 +53,11 @@ class World:
         self, cluster: Cluster, seed: int = 0, policy: Callable[[], Policy] = Fifo, config: Config = CONFIG,
         *, timing: Timing = TIMING, lane: str = "host", pool: int = 1 << 28, chunk: int = 1 << 20,
         check: bool = True, on_wire: bool = True, diary: bool = False, start: bool = True, traced: bool = False,
-        accounts: Mapping[str, Account] = {},
+        accounts: Mapping[str, Account] = {}, known: Cluster | None = None,
     ) -> None:  # fmt: skip
+        """`cluster`: all that there will be. `known`: what the controller knows of it at first, see `grow`."""
         self.cluster = cluster
+        self._knows(known or cluster)
         self.random = Random(seed)
         self.policy = policy
         self.accounts = accounts  # by the names of clients
@@ -83,9 +85,7 @@ class World:
         self._early_views: dict[int, list[m.ViewStep]] = {}  # of clients that are not numbered yet, by number
         self.fabric = Fabric(cluster, self.clock, self._tell_host, self.observe, self._complain)
         self.fabric.copy_time = timing.copy
-        devices = {h: _devices(cluster, h) for h in range(cluster.hosts)}
-        self.hosts_of = ClusterHosts(cluster.host_of, devices.__getitem__)
-        self.plane = DataPlane(self.fabric, self.hosts_of, self.observe)
+        self.plane = DataPlane(self.fabric, _hosts_of(cluster), self.observe)
         self.wanted: dict[tuple[str, str], None] = {}  # (actor, the actor that it dials)
         # (client, host) -> the client's number when it last dialled
         self.shown: dict[tuple[str, str], int] = {}
@@ -113,8 +113,12 @@ class World:
         self._awaited: dict[tuple[int, int], None] = {}
         if start:
             self.restart_controller()
-            for host in range(cluster.hosts):
+            for host in range(self.known.hosts):
                 self.return_host(host)
+
+    def _knows(self, known: Cluster) -> None:
+        """What a controller that is started, and hosts and clients that are new, know of the cluster."""
+        self.known, self.hosts_of = known, _hosts_of(known)
 
     @property
     def now(self) -> int:
@@ -193,7 +197,7 @@ class World:
         self.past = (*known, actor.starts + 1)
         self.late_hosts = late_hosts or (self.late_hosts and state is None)
         machine = Controller(
-            self.cluster, self.policy, self.config, incarnation=self.forgotten + len(known), starts=self.past,
+            self.known, self.policy, self.config, incarnation=self.forgotten + len(known), starts=self.past,
             observe=observe, trace=Trace() if self.traced else None,
         )  # fmt: skip
         endpoint = for_controller(Recorder(machine, actor), actor.starts + 1, self.timing.lease)
@@ -229,6 +233,8 @@ class World:
         """Start a host again, under another incarnation and with nothing on its devices."""
         actor = self.hosts[host]
         self.crash_host(host)
+        if host >= self.known.hosts:
+            return  # it has no number
         if self.late_hosts:
             self.soon(self.timing.restart, self._return, host, actor.starts)
             return
@@ -240,6 +246,19 @@ class World:
         )  # fmt: skip
         endpoint = for_host(Recorder(machine, actor), host, actor.starts + 1, self.timing.lease)
         actor.boot(endpoint)
+
+    def grow(self, cluster: Cluster, come: int = 0) -> None:
+        """An operator lets the cluster grow to this one. Its new hosts begin one after another, with so much between
+        them."""
+        self._coming = come
+        self.controller.feed(e.GrowCluster(cluster))
+
+    def grown(self, cluster: Cluster) -> None:
+        """The controller has let it."""
+        new = range(self.known.hosts, cluster.hosts)
+        self._knows(cluster)
+        for at, host in enumerate(new):
+            self.soon(at * self._coming, self._return, host, self.hosts[host].starts)
 
     def leave_host(self, host: int, reason: str = "a planned stop") -> None:
         self.hosts[host].leaving = True
@@ -498,9 +517,9 @@ class World:
         return again.hexdigest()
 
 
-def _devices(cluster: Cluster, host: int) -> range:
-    ((low, high),) = cluster.island_of_host(host).devices_of(host)
-    return range(low, high)
+def _hosts_of(cluster: Cluster) -> ClusterHosts:
+    devices = {host: cluster.devices_of(host) for host in range(cluster.hosts)}
+    return ClusterHosts(cluster.host_of, devices.__getitem__)
 
 
 def _ignore(seen: o.Observation) -> None:

@@ -26,6 +26,7 @@ from core.model import Computation, Impossible
 from core.record import Look, TraceCursor
 from core.record import Trace as CoreTrace
 
+from ... import __version__
 from ...errors import SessionClosed, Unreachable
 from ...graph import Signature
 from .exported_code import ExportedCode
@@ -168,6 +169,8 @@ class RealDriver:
     def trace(self) -> Trace:
         try:
             found = self._loop.do(fetched(self._address, self._head.access))
+            if not self.closed:  # the cluster may have grown
+                self._described = self._loop.do(self._head.ask(call_messages.AboutReply(__version__)))
         except CallError as wrong:
             raise Unreachable(f"the controller at {self._address} did not send its trace: {wrong}") from None
         return self.with_hosts(found)

@@ -108,6 +108,9 @@ class Collector:
         self._entered: set[int] = set()  # a new epoch repeats steps; these are known
 
     def saw(self, commands: Sequence[Any]) -> None:
+        for island in self._controller.cluster.islands[len(self.seen.islands) :]:  # the cluster has grown
+            self.seen.islands.append(island.name)
+            self.seen.orders.append([])
         for command in commands:
             if isinstance(command, e.Send):
                 if isinstance(command.message, m.Ordered):

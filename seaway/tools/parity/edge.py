@@ -20,7 +20,7 @@ from backend.agent import device_log
 from backend.server import eventlogs
 from core.compile import BLANK_SLOT
 from core.controller import Controller
-from core.model import Gang, Layout, Move, device_spans, ranges, sends_by_host, spans
+from core.model import Cluster, Gang, Layout, Move, Spans, device_spans, ranges, sends_by_host, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Log, replayed
@@ -55,17 +55,28 @@ class Commanded(Collector):
 
     def __init__(self, controller: Controller) -> None:
         super().__init__(controller)
-        self.cluster = controller.cluster
-        self.gangs: dict[int, list[EnqueuedGang]] = {host: [] for host in range(self.cluster.hosts)}
-        self.buffers: dict[int, dict[int, str]] = {host: {} for host in range(self.cluster.hosts)}
-        self.donated: dict[int, set[int]] = {host: set() for host in range(self.cluster.hosts)}
+        # by host
+        self.gangs: dict[int, list[EnqueuedGang]] = {}
+        self.buffers: dict[int, dict[int, str]] = {}
+        self.donated: dict[int, set[int]] = {}
         self.transfers: dict[int, SentTransfer] = {}
         self.abandoned: set[int] = set()
         self.excused: set[int] = set()  # transfers that did not end, for a legitimate reason
         self.lost: set[int] = set()  # hosts that were members and then were lost
-        self._members = [controller.members(island) for island in range(len(self.cluster.islands))]
+        self._members: list[Spans] = []
         self._layouts: dict[int, Layout] = {}
         self._transfer_of: dict[int, int] = {}  # seq of a half -> transfer
+        self._grow()
+
+    @property
+    def cluster(self) -> Cluster:
+        """As it is now: it may have grown."""
+        return self._controller.cluster
+
+    def _grow(self) -> None:
+        for host in range(len(self.gangs), self.cluster.hosts):
+            self.gangs[host], self.buffers[host], self.donated[host] = [], {}, set()
+        self._members += [spans.EMPTY] * (len(self.cluster.islands) - len(self._members))
 
     def heard(self, event: e.Event) -> None:
         message = event.message if isinstance(event, e.MessageReceived) else None
@@ -74,6 +85,7 @@ class Commanded(Collector):
                 self.excused.add(self._transfer_of.get(report.seq, -1))
 
     def saw(self, commands: Sequence[Any]) -> None:
+        self._grow()
         super().saw(commands)
         for command in commands:
             if isinstance(command, e.Send) and isinstance(command.message, m.Seat):

@@ -13,7 +13,7 @@ import pytest
 from backend.auth import access
 from backend.auth.access import Access
 from backend.node.calls import SERVICE
-from backend.server.server import FEW, ControllerNames
+from backend.server.server import FEW, FIRST_CLIENT, ControllerNames
 from backend.wire import framing, versions
 from backend.wire.call_messages import PAIRS
 from tests.backend.auth.nonsense import nonsense, opening, said_on_a_stream
@@ -162,9 +162,9 @@ async def test_a_stranger_that_is_cut_off_in_the_middle_of_a_message_is_told(tmp
 
 def test_strangers_that_have_gone_are_forgotten_and_those_still_here_keep_their_number() -> None:
     here: set[int] = set()
-    names = ControllerNames(2, b"secret", here.__contains__)
+    names = ControllerNames(lambda: 2, b"secret", here.__contains__)
     first = names.peer_of(f"who/{0:032}", "")
-    assert first == 2
+    assert first == FIRST_CLIENT
     here.add(first)
     numbers = [names.peer_of(f"who/{each:032}", "") for each in range(1, 10 * FEW)]
     assert len(set(numbers)) == len(numbers)

@@ -102,7 +102,7 @@ def test_with_many_hosts_status_shows_those_with_the_least_known_clocks() -> Non
 
 def test_the_bound_of_an_offset_grows_with_its_age() -> None:
     now = [10 * S]
-    clocks = Clocks(2, SECRET, lambda: now[0])
+    clocks = Clocks(lambda: 2, SECRET, lambda: now[0])
 
     async def told() -> Tock:
         return await clocks.answer(Tick((1,), proof(1), 9 * S, S, 1000))
@@ -118,7 +118,7 @@ def test_the_bound_of_an_offset_grows_with_its_age() -> None:
 
 def test_the_more_processes_ask_the_longer_each_of_them_pauses() -> None:
     now = [0]
-    clocks = Clocks(1000, SECRET, lambda: now[0])
+    clocks = Clocks(lambda: 1000, SECRET, lambda: now[0])
 
     def pause(host: int) -> float:
         return asyncio.run(clocks.answer(Tick((host,), proof(host), 0, 0, -1))).pause / S
@@ -140,7 +140,7 @@ def test_the_more_processes_ask_the_longer_each_of_them_pauses() -> None:
     ],
 )
 def test_only_a_host_with_a_valid_proof_may_report_its_clock(tick: Tick, says: str) -> None:
-    clocks = Clocks(2, SECRET, time.monotonic_ns)
+    clocks = Clocks(lambda: 2, SECRET, time.monotonic_ns)
     with pytest.raises(CallError, match=says):
         asyncio.run(clocks.answer(tick))
     assert clocks.of(0) is None

@@ -38,7 +38,7 @@ def test_contradictory_places_are_named() -> None:
 
 
 def test_a_rank_becomes_a_place_in_an_island() -> None:
-    enrolment = Enrolment(small(2, 4, 2), lambda host: False)
+    enrolment = Enrolment(lambda: small(2, 4, 2), lambda host: False)
 
     def enrol(**more: Any) -> int:
         return enrolment.enrol(Enrol(f"{more}", 1, "a", "tpu", "v4", 4, 0, **more))
@@ -129,7 +129,8 @@ def islands(*stated: str | None) -> Enrolment:
         {"name": f"i{number}", "hosts": 1, "devices_per_host": 2} | ({} if memory is None else {"memory": memory})
         for number, memory in enumerate(stated)
     ]
-    return Enrolment(Cluster.from_table({"island": table}), lambda host: False)
+    cluster = Cluster.from_table({"island": table})
+    return Enrolment(lambda: cluster, lambda host: False)
 
 
 def agent(memory: int, platform: str = "cuda", **more: Any) -> Enrol:

@@ -47,7 +47,7 @@ def told_on_return(rig: Rig, opening: p.Open) -> list[object]:
 def test_a_controller_that_was_not_restarted_does_not_say_that_it_was(reason: str, why: str) -> None:
     rig = lost_client(reason)
     opened, freed, ended = told_on_return(rig, p.Open("ann", client=1, held=(11,), open_runs=(1,)))
-    assert opened == p.Opened(2, 0)
+    assert opened == p.Opened(2, 0, all_hosts=((1, 1),))
     assert freed == p.ContentsReady((11,), p.Blame("client-lost", f"{NOT_RESTARTED}{why}: it was freed"))
     assert ended == p.Ended(1, p.Blame("client-lost", f"{NOT_RESTARTED}{why}: it was cut short"))
     assert isinstance(ended, p.Ended)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from core.client.client import Client
 from core.controller import ON_DEVICES, Bounds, Config, Controller
 from core.model.plan import Plan
 from core.model.program import Program
+from core.model.topology import Cluster as Topology
 from core.model.topology import small
 from core.protocol import effects as e
 from core.schedule.policy import Policy
@@ -31,7 +33,7 @@ from seaway.tools.parity.collect import ClusterSeen, Watched
 from seaway.tools.parity.compare import Comparison
 from sim.hardware import setups
 from sim.hardware.profiles import profile
-from sim.simulation.simulation import Simulation
+from sim.simulation.simulation import Fault, Simulation
 from tests.backend.cluster import Cluster, User, wait_until
 from tests.core.build import Build
 
@@ -51,6 +53,15 @@ class Scene(msgspec.Struct):
     devices_per_host: int = 2
     one_by_one: bool = False
     window: int = 1
+    grows: bool = False  # the last island comes when all clients are there
+
+    @property
+    def first(self) -> int:
+        """So many islands are there at first."""
+        return self.islands - 1 if self.grows else self.islands
+
+    def cluster(self, islands: int) -> Topology:
+        return small(self.hosts, self.devices_per_host, islands)
 
     @property
     def gated(self) -> bool:
@@ -91,8 +102,9 @@ def simulated(scene: Scene) -> ClusterSeen:
         "devices_per_host": scene.devices_per_host,
     }
     setup = setups.load({"name": "parity", "island": [island]})
-    setup = msgspec.structs.replace(setup, cluster=small(scene.hosts, scene.devices_per_host, scene.islands))
-    sim = Simulation(setup, policy=scene.policy, profile=profile("seaway"), config=scene.config)
+    setup = msgspec.structs.replace(setup, cluster=scene.cluster(scene.islands))
+    faults = [Fault(S // 100, "grow", scene.hosts * scene.first)] if scene.grows else []
+    sim = Simulation(setup, policy=scene.policy, profile=profile("seaway"), config=scene.config, faults=faults)
     watched = Watched(sim.controller)
     sim.controller_process.machine = watched
     ended: list[e.RunEnded] = []
@@ -105,6 +117,8 @@ def simulated(scene: Scene) -> ClusterSeen:
     clients = [client(number, f"user-{number}") for number in range(len(scene.programs))]
     gatekeeper = sim.client(GATE)
     wanted = 0
+    if scene.grows:
+        sim.run(until=lambda: len(running(sim.controller)) == scene.islands)
     if scene.gated:
         number: Any = gatekeeper.call(lambda client, now: client.register(gate(scene), now))
         gatekeeper.call(submission(Scene(scene.policy, ()), number, gate(scene)))
@@ -166,32 +180,37 @@ async def real(
     """Play the scene for real. What it leaves in the folder is for `judged`. `kinds`, `plants`: what is wrong with some
     hosts, by number: their class, or what is done to them once they have started."""
     server = Server(
-        small(scene.hosts, scene.devices_per_host, scene.islands), folder=folder, policy=scene.policy,
+        scene.cluster(scene.first), folder=folder, policy=scene.policy,
         config=scene.config, record=folder / "controller.log", beat=BEAT, **options,
     )  # fmt: skip
     await server.start()
     found = Cluster(server)
     try:
-        for host in range(scene.hosts * scene.islands):
+        for host in range(scene.hosts * scene.first):
             agent = await start(scene, found, folder, host, kinds.get(host, Agent))
             if host in plants:
                 plants[host](agent)
         await found.ready()
-        await (play or to_the_end)(scene, found)
+        await (play or partial(to_the_end, folder=folder))(scene, found)
     finally:
         await found.stop()
 
 
-async def to_the_end(scene: Scene, found: Cluster) -> None:
-    for user, run in await submit_all(scene, found):
+async def to_the_end(scene: Scene, found: Cluster, folder: Path) -> None:
+    for user, run in await submit_all(scene, found, folder):
         await user.ended(run)
     await leave(found)
 
 
-async def submit_all(scene: Scene, found: Cluster) -> list[tuple[User, int]]:
+async def submit_all(scene: Scene, found: Cluster, folder: Path = Path()) -> list[tuple[User, int]]:
     """Submit all runs, and open the gate."""
     users = [await join(found, f"user-{at}", 1 << at, at) for at in range(len(scene.programs))]
     gatekeeper = await join(found, GATE, 1, 0)
+    if scene.grows:
+        found.server.node.turn(found.server.operating.grow, scene.cluster(scene.islands))
+        for host in range(scene.hosts * scene.first, scene.hosts * scene.islands):
+            await start(scene, found, folder, host)
+        await found.ready()
     devices: Any = [agent.devices for agent in found.agents.values()]
     if scene.gated:
         number = gatekeeper.call(lambda client, now: client.register(gate(scene), now))
@@ -231,6 +250,10 @@ async def join(found: Cluster, name: str, weight: int, priority: int) -> User:
     found.users.append(user)
     await wait_until(lambda: any(each.name == name for each in list(found.server.controller.state.sessions.values())))
     return user
+
+
+def running(controller: Controller) -> list[Any]:
+    return [each for each in controller.state.islands if each.phase == "running"]
 
 
 def known_runs(controller: Controller) -> list[Any]:

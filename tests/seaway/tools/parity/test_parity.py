@@ -56,6 +56,14 @@ def test_clients_that_share_a_place_get_the_same_order(policy: str, dispatch: st
     assert devices.equal, rig.text(devices)
 
 
+@pytest.mark.parametrize("policy", ["stride", "round_robin"])
+def test_a_cluster_that_has_grown_meanwhile_decides_the_same(policy: str, tmp_path: Path) -> None:
+    """The clients' programs send arrays between the island that was there and the one that has come."""
+    free, devices = rig.both(scene(policy, "parallel", "crossing", one_by_one=True, grows=True), tmp_path)
+    assert free.equal, rig.text(free)
+    assert devices.equal, rig.text(devices)
+
+
 @pytest.mark.parametrize(("policy", "dispatch", "shape"), cases(shapes.SEVERAL))
 def test_runs_one_after_another_get_the_same_order(policy: str, dispatch: str, shape: str, tmp_path: Path) -> None:
     """Only where a whole run enters at once, as in parallel dispatch. Otherwise steps enter when hosts have reported,

@@ -22,6 +22,7 @@ from tests.fuzz.draw import (
     PARTS,
     RESERVES,
     RESHARDS,
+    RESTED,
     TROUBLES,
     VIEWS,
     draw,
@@ -35,7 +36,7 @@ FIRSTS = [
     *range(0, SEEDS, CHUNK),
     *[
         first
-        for kind in (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS)
+        for kind in (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS, RESTED)
         for first in range(kind, kind + FEWER, CHUNK)
     ],
 ]
@@ -81,7 +82,7 @@ def test_bugs_that_were_found_once_stay_fixed(seed: int) -> None:
     "first",
     [
         start
-        for first in (10_000, ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS)
+        for first in (10_000, ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS, RESTED)
         for start in range(first, first + 4_000, 100)
     ],
 )

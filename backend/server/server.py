@@ -40,7 +40,7 @@ from .cluster_status import accounts_of, looked, status_of
 from .eventlogs import Recording
 from .operator_calls import OperatorCalls
 from .registry import Enrolment
-from .state_folder import CodeFolder, known_agents, known_cordons, known_usage, new_start
+from .state_folder import CodeFolder, known_agents, known_usage, new_start
 from .world_services import WorldServices
 
 S = 1_000_000_000
@@ -142,7 +142,7 @@ class Server:
             self.children, bind.rpartition(":")[0] or "127.0.0.1",
             lambda island: self.enrolment.platform_of(island) != "timed", self.node.announce, self.node.post,
         )  # fmt: skip
-        self.operating = OperatorCalls(self, known_cordons(kept) if kept else None)
+        self.operating = OperatorCalls(self, kept)
         self.enrolment = Enrolment(cluster, self._connected, known_agents(kept) if kept else None)
         self.enrolment.drained = self.controller.state.drained.__contains__
         self.blobs = Blobs(code, self._code_in_use)
@@ -251,6 +251,8 @@ class Server:
                 self._tell(logging.ERROR if alarm else logging.INFO, text, keep=not passing)
             case e.OperatorAnswer(wrong):
                 self.operating.answer = wrong
+            case e.SuspensionsChanged(slices):
+                self.operating.keep(slices)
             case e.PolicyReplaced():
                 self.replaced.append(effect)
                 self._tell(logging.WARNING, effect.text)

@@ -52,7 +52,7 @@ class ArrayCopies(ControllerModule):
     ) -> RunRecord | None:
         """Copy what somebody still wants of these buffers. None: that is nothing."""
         there = {b.id for b in here}
-        # A view of what is there, too, is made again, of the copies (unless it is from before a restart).
+        # A view of what is there, too, is made again, of the copies.
         wanted = [
             b for b in here
             if (b.handle or b.holds > b.users) and not (b.shards and there.issuperset(b.sources))

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..memory import Buffer, Buffers, Ledger, Spill
-from ..model import Layout, Range, Shards, Spans, ranged, spans
-from ..protocol import Blame, FreeStep, GetSettled, Refused
+from ..model import Layout, Range, Shards, Spans, ranged, ranges, spans
+from ..protocol import Blame, FoldStep, FreeStep, GetSettled, Refused
 from .buffer_names import BufferNames
 from .observations import ViewFolded
 from .outbox import TurnOutbox
@@ -349,17 +349,17 @@ class BufferRefs(ControllerModule):
         self._free(self._buffers.release(named.session.number, named.name))
 
     def adopt(
-        self, named: BufferName, ident: int, layout: Layout, nbytes: int, key: int, sources: tuple[int, ...]
+        self, named: BufferName, ident: int, layout: Layout, nbytes: int, key: int, shards: tuple[int, ...]
     ) -> None:
         """After a restart: hosts still have it (it is counted), and this client says that it is its own; or a view of
-        its own shares it. `sources`: of a view. It is held until `dropped`."""
+        its own shares it. `shards`: of a view. It is held until `dropped`."""
         hosts = self._state.hosts_of(layout.place)
         self._create(named, ident, ResultRow(0, -1, -1, layout, nbytes, key, hosts, exact=True))
         self._buffers.hold(ident)
-        self.share(self._buffers[ident], sources)
+        self.share(self._buffers[ident], tuple(dict.fromkeys(shards)), ranges.folded(shards))
         named.fill()
 
-    def share(self, record: Buffer, sources: tuple[int, ...], shards: tuple[int | Range, ...] = ()) -> None:
+    def share(self, record: Buffer, sources: tuple[int, ...], shards: tuple[int | Range, ...]) -> None:
         """It is a view of these, which are there, if there are any; so it is there, too."""
         for source in sources:
             shared = self._buffers.hold(source)
@@ -424,8 +424,12 @@ class BufferRefs(ControllerModule):
         """It has entered an order, and stays on the devices from here on; or need not stay (`by=-1`)."""
         record.shared += by
 
+    def fold(self, view: Buffer) -> None:
+        """Its hosts have no array for it for a while, so what it shares may leave the devices."""
+        self._outbox.step(view.layout.place.island, FoldStep(view.id), view.hosts)
+        self.folded(view, True)
+
     def folded(self, view: Buffer, folded: bool) -> None:
-        """Its hosts forget it for a while, so what it shares may leave the devices; or have it again."""
         view.folded = folded
         self._state.observe(ViewFolded(view.id, folded))
         for source in view.sources:
@@ -464,7 +468,7 @@ class BufferRefs(ControllerModule):
 
     def _free(self, gone: list[Buffer]) -> None:
         for buffer in gone:
-            kept = (buffer.on_device or buffer.on_host) and not buffer.folded
+            kept = buffer.on_device or buffer.on_host
             if buffer.copying or buffer.on_host:
                 self._spill.drop(buffer)
             elif buffer.on_device:

@@ -32,6 +32,7 @@ from .relocation import Relocation
 from .runs import Runs
 from .slice_calls import SliceCalls
 from .state import ControllerModule, State
+from .suspensions import Suspensions
 from .trace_rows import Tracing
 from .views import Views
 
@@ -65,6 +66,7 @@ class Clients(ControllerModule):
     _resources: Resources
     _runs: Runs
     _slice_calls: SliceCalls
+    _suspensions: Suspensions
     _tracing: Tracing | None
     _views: Views
     _count: int = 0
@@ -121,6 +123,7 @@ class Clients(ControllerModule):
         self._outbox.note(peer, p.Opened(session.number, self._state.incarnation, self._state.start))
         why = self._lost.get(opening.client, "")
         self._recovery.client_opened(session, opening, why)
+        self._suspensions.client_back(session, opening.client, now)
         return None
 
     def _number(self, opening: p.Open) -> int:

@@ -72,6 +72,7 @@ class Controller:
         self.membership, self.clients, self.stalls = made.membership, made.clients, made.stalls
         self.policy_news, self.accounts = made.policy_news, made.accounts
         self.relocation, self.drains, self.slice_calls = made.relocation, made.drains, made.slice_calls
+        self.suspensions = made.suspensions
         self.reshape, self.standing = made.membership.reshape, made.membership.standing  # for a simulator
         self._agenda = self._make_agenda()
         self._begun = False
@@ -93,6 +94,7 @@ class Controller:
             p.OperateHost: self._operate_host,
             p.PeerIdentified: self._identified,
             p.UsageKnown: self.accounts.restore,
+            p.SuspensionsKnown: self.suspensions.known,
             p.WorldUp: lambda event, now: self.membership.world_up(event.island, event.epoch, now),
             p.WorldFailed: lambda event, now: self.membership.world_failed(
                 event.island, event.epoch, str(event.blame), now
@@ -190,6 +192,8 @@ class Controller:
                     break
         if self.compilation.stale or self.lowerings.dropped:
             self.compilation.forget_stale()
+        if self.relocation.under_way or self.relocation.resting or self.suspensions.told:
+            self.suspensions.tell()
         for island in state.islands:
             if island.scheduler.news:
                 self.policy_news.look(island, now)

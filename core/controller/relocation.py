@@ -27,11 +27,12 @@ from msgspec.structs import replace
 
 from ..compile import Lowerings, home
 from ..memory import Buffer, Buffers, Ledger, Spill
-from ..model import Place, Spans, device_spans, spans
+from ..model import Place, SliceSpec, Spans, device_spans, spans
 from ..protocol import Blame, LogLine
 from ..slices import Binding, Resources
 from .admission import Admission
 from .array_copies import ArrayCopies, moved
+from .buffer_refs import BufferRefs
 from .call_arguments import one_by_one
 from .compilation import Compilation
 from .gets import Gets
@@ -40,6 +41,7 @@ from .outcomes import Outcomes
 from .plan_rows import PlanRows
 from .records import ClientRecord, RunRecord, Waiter
 from .runs import Runs
+from .slice_arrays import SliceArrays
 from .state import ControllerModule, State
 from .views import Views
 from .watch import Watchdog
@@ -59,7 +61,7 @@ PHASES: dict[tuple[str, str], str] = {
     ("copying", "over"): "emptying",  # and then to host memory again
     ("copying", "still parked"): "parked",
     ("spilling", "away"): "parked",  # all of it is in host memory
-    ("spilling", "resumed"): "filling",
+    ("spilling", "resumed"): "returning",
     ("parked", "moved"): "preparing",
     ("parked", "resumed"): "returning",
     ("returning", "there"): "filling",  # it has its devices
@@ -111,6 +113,7 @@ class OnTheWay(msgspec.Struct, eq=False):
 class Relocation(ControllerModule):
     _state: State
     _admission: Admission
+    _arrays: SliceArrays
     _buffers: Buffers
     _compilation: Compilation
     _copies: ArrayCopies
@@ -119,6 +122,7 @@ class Relocation(ControllerModule):
     _lowerings: Lowerings
     _outbox: TurnOutbox
     _outcomes: Outcomes
+    _refs: BufferRefs
     _resources: Resources
     _runs: Runs
     _spill: Spill
@@ -201,6 +205,23 @@ class Relocation(ControllerModule):
         self._hold(each, now)
         return ""
 
+    def found(
+        self, session: ClientRecord, specs: tuple[SliceSpec, ...], place: Place, mine: set[int], resident: set[int],
+        now: int,
+    ) -> None:  # fmt: skip
+        """The client is back after a restart. These slices of it were suspended, or were to be."""
+        names = tuple(spec.name for spec in specs if self._resources.adopt(session.number, spec, place, parked=True))
+        if names:
+            each = self._begin(session, names, place, now, "spilling")
+            each.asleep, each.mine, each.resident = True, mine, resident
+            self._hold(each, now)
+
+    def unfold(self, session: ClientRecord, place: Place, arrays: set[int], now: int) -> None:
+        """The same; views among these arrays are folded, and no slice that is suspended has them."""
+        each = self._begin(session, (f"(of views, {min(arrays)})",), place, now, "filling")
+        each.detached, each.mine = True, arrays
+        self._state.asleep.update(dict.fromkeys(arrays))
+
     def resume(self, session: int, name: str, now: int) -> str:
         """Returns why not, or ""."""
         each = self.under_way.get((session, name))
@@ -221,13 +242,19 @@ class Relocation(ControllerModule):
     def _enter(self, session: int, name: str, now: int, phase: str = "emptying") -> OnTheWay:
         place = self._resources.place(session, name)
         assert place is not None
-        names = self._together(session, name)
-        tickets = {b.spec.name: b.ticket for b in self._resources.bindings() if b.session == session}
-        each = OnTheWay(self._state.sessions[session], names, place, now, tickets, phase=phase)
+        return self._begin(self._state.sessions[session], self._together(session, name), place, now, phase)
+
+    def _begin(self, session: ClientRecord, names: tuple[str, ...], place: Place, now: int, phase: str) -> OnTheWay:
+        number = session.number
+        tickets = {b.spec.name: b.ticket for b in self._resources.bindings() if b.session == number}
+        each = OnTheWay(session, names, place, now, tickets, phase=phase)
         for one in names:
-            self.under_way[session, one] = each
-            self.failed.pop((session, one), None)
+            self.under_way[number, one] = each
+            self.failed.pop((number, one), None)
         return each
+
+    def specs(self, each: OnTheWay) -> tuple[SliceSpec, ...]:
+        return tuple(b.spec for b in self._bindings(each))
 
     def _bindings(self, each: OnTheWay) -> list[Binding]:
         """Of its slices that are still bound."""
@@ -257,15 +284,13 @@ class Relocation(ControllerModule):
         if each.mine is None or (each.asleep and not rests):
             self._views.wait_again(session)
             self._runs.lower_again(now, lambda: self._choose(each), session)
-        elif rests and not each.asleep:
-            self._wake(each)
         self._runs.renew_reasons(words)
 
     def _choose(self, each: OnTheWay) -> None:
         """What has not been admitted has been taken back: what there is now goes with these slices."""
         number = each.session.number
         if each.mine is None:
-            places = frozenset(self._places(each))
+            places = frozenset(self._arrays.places(number, each.place, each.names))
             each.mine = {
                 ident for b in self._buffers if b.client == number and b.layout.place in places
                 and (b.owner is None or b.owner.copies is None) for ident in range(b.id, b.id + b.count)
@@ -277,33 +302,6 @@ class Relocation(ControllerModule):
             )  # fmt: skip
         if each.asleep:
             self._state.asleep.update(dict.fromkeys(each.mine))
-
-    def _places(self, each: OnTheWay) -> list[Place]:
-        """Where arrays lie that go with these slices: there, or on some of those devices."""
-        number = each.session.number
-        mine = [b for b in self._resources.bindings() if b.session == number]
-        found = dict.fromkeys(buffer.layout.place for buffer in self._buffers if buffer.client == number)
-        return [place for place in (each.place, *found) if self._has(each, place, mine)]
-
-    def _has(self, each: OnTheWay, place: Place, mine: list[Binding]) -> bool:
-        """Whether arrays at this place go with these slices, and not with another one of the client (`mine`): one that
-        lies just there, or has a part there, or was bound before and has these devices, too."""
-        if place == each.place:
-            return True
-        if any(place in (b.place, b.target) for b in mine):
-            return False
-        number = each.session.number
-        for b in mine:
-            if any(
-                self._resources.place(number, spec.name) == place for spec in self._resources.parts(number, b.spec.name)
-            ):
-                return b.spec.name in each.names
-        devices = device_spans(place)
-        for b in mine:
-            for whole in (b.place, b.target):
-                if whole and whole.island == place.island and spans.within(devices, device_spans(whole)):
-                    return b.spec.name in each.names and whole == each.place
-        return False
 
     # --- forward -------------------------------------------------------------------------------------------------
 
@@ -441,7 +439,7 @@ class Relocation(ControllerModule):
     def _spill_all(self, each: OnTheWay, now: int) -> None:
         if not each.asleep:
             if not any(b.state in UNUSED for b in self._here(each)):
-                each.turn("resumed")
+                self._want_devices(each)
             return
         here, each.why = self._folded_and_apart(each), ""
         for buffer in here:
@@ -451,7 +449,7 @@ class Relocation(ControllerModule):
                 else:
                     each.why = "room in host memory"
             elif buffer.shared:
-                each.why = "views of its arrays, on other slices or from before a restart"
+                each.why = "views of its arrays, on other slices"
         if all(b.state == "spilled" or b.folded for b in here):
             each.turn("away")
             for b in self._bindings(each):
@@ -465,16 +463,20 @@ class Relocation(ControllerModule):
         """Its buffers, counted one by one, with views folded that nothing uses; views of views before these."""
         for buffer in reversed(self._here(each)):
             if buffer.shards and not (buffer.folded or buffer.users or buffer.shared):
-                self._views.fold(buffer)
+                self._refs.fold(buffer)
             if buffer.count > 1:
                 self._buffers.all.open(buffer, buffer.id)
         return self._here(each)
 
     def _rest(self, each: OnTheWay, now: int) -> None:
         if not each.asleep:
-            for b in self._bindings(each):
+            self._want_devices(each)
+
+    def _want_devices(self, each: OnTheWay) -> None:
+        for b in self._bindings(each):
+            if b.parked:
                 self._resources.unpark(each.session.number, b.spec.name)
-            each.turn("resumed")
+        each.turn("resumed")
 
     def _return(self, each: OnTheWay, now: int) -> None:
         if all(b.place is not None for b in self._bindings(each)):

@@ -301,15 +301,16 @@ class Resources:
         known = self._bindings.get((session, name))
         return known is not None and known.held != ""
 
-    def adopt(self, session: int, spec: SliceSpec, place: Place) -> bool:
+    def adopt(self, session: int, spec: SliceSpec, place: Place, parked: bool = False) -> bool:
         """There are arrays on these devices that belong to no slice any more: from now on they belong to this one, so
-        that they can be moved with it. False: there is one of this name."""
+        that they can be moved with it. Or they have left these devices (`parked`). False: there is one of this name."""
         key = (session, spec.name)
         if key in self._bindings:
             return False
-        self._bindings[key] = binding = Binding(session, spec, self._tickets, place)
+        self._bindings[key] = binding = Binding(session, spec, self._tickets, place, parked=parked)
         self._tickets += 1
-        self._put(binding, place)
+        if not parked:
+            self._put(binding, place)
         self.version += 1
         return True
 

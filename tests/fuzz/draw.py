@@ -46,6 +46,7 @@ RESHARDS = 30_000_000  # from this seed on, programs have nodes that only reshar
 ABSENT = 30_200_000  # from this seed on, calls that need a slice which is down may fail at once
 OPERATED = 31_000_000  # from this seed on, slices are moved and suspended, and hosts are cordoned and drained
 ACCOUNTS = 33_000_000  # from this seed on, clients belong to accounts
+RESTED = 35_000_000  # from this seed on, controllers are started again while slices are suspended
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
 
@@ -72,6 +73,8 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> case.Case:
         for name in ("old state", "cut one way"):  # they would leave little to move
             has[name] = has[name] and rng.random() < 0.15
         has["puts"] = has["puts"] or "puts" not in without
+    if seed >= RESTED:
+        has["restart"] = rng.random() < 0.6 and "restart" not in without
     if seed >= ABSENT:
         has["absent"] = rng.random() < 0.6 and "absent" not in without
     return Drawing(rng, seed, has).whole()
@@ -119,7 +122,7 @@ class Drawing:
         for _ in range(rng.randint(2, 16)):
             at = rng.randint(0, self.end)
             if rng.random() < 0.7:
-                what = rng.choice(("move", "move", "suspend", "resume"))
+                what = rng.choice(("move", "suspend" if self.seed >= RESTED else "move", "suspend", "resume"))
                 away = rng.randrange(hosts) if rng.random() < 0.5 else -1
                 itself = rng.random() < 0.3
                 self.actions.append(case.Operate(at=at, of=rng.randrange(people), itself=itself, what=what, away=away))

@@ -8,10 +8,12 @@ from core.controller.array_copies import ArrayCopies
 from core.controller.buffer_refs import BufferRefs
 from core.controller.drains import Drains
 from core.controller.relocation import Relocation
+from core.controller.suspensions import Suspensions
 from core.controller.views import Views
+from core.host.local_views import LocalViews
 from core.slices.resources import Resources
 
-from .draw import OPERATED
+from .draw import OPERATED, RESTED
 from .planting import Patch, bug, nothing
 
 
@@ -63,3 +65,31 @@ def _(put: Patch) -> None:
         good(self, session, name, moved)
 
     put(Resources, "arrived", arrived)
+
+
+@bug("awake after a restart", "a later start is not told what is suspended", first=RESTED)
+def _(put: Patch) -> None:
+    put(Suspensions, "known", nothing)
+
+
+@bug("folded and forgotten", "hosts forget views of what has left the devices", first=RESTED)
+def _(put: Patch) -> None:
+    good = LocalViews.fold
+
+    def fold(self: LocalViews, step: Any) -> None:
+        good(self, step)
+        self._state.buffers.drop(step.buffer)
+
+    put(LocalViews, "fold", fold)
+
+
+@bug("folded and found whole", "a later start takes a view of what has left the devices for one that is there", RESTED)
+def _(put: Patch) -> None:
+    good = LocalViews.fold
+
+    def fold(self: LocalViews, step: Any) -> None:
+        good(self, step)
+        if (view := self._state.buffers.alone(step.buffer)) is not None:
+            view.spilled = False
+
+    put(LocalViews, "fold", fold)

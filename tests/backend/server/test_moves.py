@@ -80,3 +80,58 @@ async def _devices(found: Real) -> str:
     """On which the program's slice lies."""
     ((of_train,),) = [client["slices"] for client in (await found.status())["clients"]]
     return str(of_train["devices"])
+
+
+RESTS = """
+import sys, time
+from pathlib import Path
+import jax.numpy as jnp, numpy as np, seaway as sw
+
+home = sw.slice(devices=2, name="train", exclusive=True)
+begin = sw.jit(lambda k: jnp.sin(jnp.arange(1 << 16, dtype=jnp.float32) * k), devices=home)
+step = sw.jit(lambda x, y: x + y, devices=home)
+with sw.connect(f"grpc://{sys.argv[1]}") as s, s.client("train"):
+    kept = [begin(np.float32(k)) for k in range(1, 9)]
+    before = [np.asarray(each) for each in kept]
+    print("made", flush=True)
+    while not Path(sys.argv[2]).exists():
+        time.sleep(0.02)
+    both = step(kept[0], kept[1])
+    assert np.array_equal(np.asarray(both), before[0] + before[1])
+    assert all(np.array_equal(np.asarray(now), was) for now, was in zip(kept, before))
+    print("right", flush=True)
+"""
+
+OTHER = """
+import sys
+import jax.numpy as jnp, numpy as np, seaway as sw
+
+f = sw.jit(lambda k: jnp.arange(8) + k, devices=sw.slice(devices=2, exclusive=True))
+with sw.connect(f"grpc://{sys.argv[1]}") as s, s.client("other"):
+    assert np.array_equal(np.asarray(f(np.int32(1))), np.arange(8) + 1)
+    print("ran", flush=True)
+"""
+
+
+async def test_a_slice_is_still_suspended_when_the_controller_has_been_killed_and_started_again(tmp_path: Path) -> None:
+    async with asyncio.timeout(240), real(tmp_path, hosts=1, platform="cpu") as found:
+        stop, address = tmp_path / "stop", found.address
+        program = Program(tmp_path / "program", address, str(stop), python=("-c", RESTS))
+        other = None
+        try:
+            await _until(program, "made")
+            await _operate("suspend", address, "train")
+            found.controller.kill()
+            found.start_controller()
+            await found.until(lambda status: status["clients"])
+            assert "slice 'train' of client 1 is suspended" in await _operate("status", address)
+            other = Program(tmp_path / "other", address, python=("-c", OTHER))
+            await _until(other, "ran")
+            stop.touch()
+            await found.until(lambda status: status["waits"])
+            assert (await _operate("resume", address, "train")).endswith("client 1: resumed\n")
+            await _until(program, "right")
+        finally:
+            program.end()
+            if other is not None:
+                other.end()

@@ -223,6 +223,8 @@ class RunRecord(msgspec.Struct, eq=False):
     # written by `admission`
     donated: frozenset[int] = frozenset()  # arguments whose memory it really takes over
     in_line: int = 0  # its number among those that wait for memory; 0: it is not among them
+    # of the controller's own: where arrays that are in host memory are sent from there
+    cold: frozenset[Place] = frozenset()
     using: bool = False  # admitted: what it holds is in use, and stays on the devices
     # written by `compilation`
     untold: dict[int, Spans] = LATER  # islands (and their hosts) that have not been told of it

@@ -6,7 +6,8 @@ held: what has been admitted goes on to its end, and all else that needs the sli
     move      a run of the controller's own copies the arrays. Its memory is reserved like any run's: all at once, or
               nothing moves. When it is over, names stand for the copies; if it fails, all is as it was.
     suspend   idle arrays are spilled, views are folded, and others may have the devices
-    resume    the slice gets the same devices back, then its arrays, all at once
+    resume    the slice gets the same devices back, if they are free, then its arrays, all at once; or others, to which
+              they are copied from host memory
 
 What they go through is in `PHASES`; a slice that is in none is at rest.
 
@@ -27,7 +28,7 @@ from msgspec.structs import replace
 
 from ..compile import Lowerings, home
 from ..memory import Buffer, Buffers, Ledger, Spill
-from ..model import Place, SliceSpec, Spans, device_spans, spans
+from ..model import Place, SliceSpec, Spans, spans
 from ..protocol import Blame, LogLine
 from ..slices import Binding, Resources
 from .admission import Admission
@@ -47,6 +48,7 @@ from .views import Views
 from .watch import Watchdog
 
 AGAIN = 100_000_000  # nanoseconds between looks at what waits for memory, or for other slices
+LATER = 1_000_000_000  # nanoseconds until a slice that could not be resumed is tried again
 BY_BUFFER = ("emptying", "copying", "spilling", "filling")  # phases in which each buffer is looked at
 UNUSED = ("promised", "spilling", "restoring")  # states of buffers that are not yet where they will be
 
@@ -58,6 +60,7 @@ PHASES: dict[tuple[str, str], str] = {
     ("preparing", "still parked"): "parked",
     ("emptying", "empty"): "copying",  # nothing is made there any more, ...
     ("emptying", "idle"): "spilling",  # ... nor used
+    ("emptying", "still parked"): "parked",
     ("copying", "over"): "emptying",  # and then to host memory again
     ("copying", "still parked"): "parked",
     ("spilling", "away"): "parked",  # all of it is in host memory
@@ -65,6 +68,7 @@ PHASES: dict[tuple[str, str], str] = {
     ("parked", "moved"): "preparing",
     ("parked", "resumed"): "returning",
     ("returning", "there"): "filling",  # it has its devices
+    ("returning", "moved"): "preparing",  # it has others
     ("returning", "suspended"): "spilling",
     ("filling", "suspended"): "emptying",
     **{
@@ -96,6 +100,7 @@ class OnTheWay(msgspec.Struct, eq=False):
     detached: bool = False  # its slices are not here any more; its arrays may be
     ahead: list[PlanRows] = []  # of a move: what is compiled for the target
     tried: int = -1  # `Ledger.eased` when there was no room for all of its arrays
+    settled: bool = False  # it comes back only where it was: there was no way to copy its arrays
 
     def turn(self, happened: str) -> None:
         self.phase, self.seen = PHASES[self.phase, happened], ()
@@ -308,6 +313,11 @@ class Relocation(ControllerModule):
     def work(self, now: int) -> bool:
         """Each as far as it can go now. True: something has moved."""
         changed = False
+        for number, names in self._state.lost_asleep.items():
+            which = ", ".join(map(str, [name for name in names if name][:20]))
+            text = f"{self._state.client_text(number)} has lost arrays of slices that are suspended: {which}"
+            self._outbox.effect(LogLine(text + (f", and {len(names) - 20} more" if len(names) > 20 else "")))
+        self._state.lost_asleep.clear()
         for number in self.resting:
             for binding in self._resources.bindings():
                 if binding.session == number and binding.place and binding.key not in self.under_way:
@@ -356,7 +366,7 @@ class Relocation(ControllerModule):
     def _prepare(self, each: OnTheWay, now: int) -> None:
         """Until its programs can run where it goes, or never will."""
         if not self._has_target(each):
-            self._failed(each, "was not moved: devices were lost where it was to go")
+            self._not_moved(each, "devices were lost where it was to go", now)
             self._compiled(each)
             self._give_up_target(each)
             each.turn("still parked" if self._is_parked(each) else "lost")
@@ -373,7 +383,10 @@ class Relocation(ControllerModule):
     def _empty(self, each: OnTheWay, now: int) -> None:
         """Until nothing is made there any more; to be suspended, until nothing uses what is there."""
         if each.target is None and not each.asleep:
-            self._release(each, now)
+            if self._is_parked(each):
+                each.turn("still parked")
+            else:
+                self._release(each, now)
             return
         here = self._here(each)
         if any(buffer.promise or buffer.state in UNUSED for buffer in here):
@@ -417,7 +430,8 @@ class Relocation(ControllerModule):
             if all(b.place != old for b in self._resources.bindings()):
                 self._lowerings.forget_place(old)
         else:
-            self._failed(each, f"was not moved: {run.blame if run is not None else 'devices were lost'}")
+            each.settled = run is not None and run.blame is not None and run.blame.code == "no-memory"
+            self._not_moved(each, str(run.blame) if run is not None else "devices were lost", now)
         if each.asleep:
             each.turn("over")
             self._hold(each, now)
@@ -425,6 +439,14 @@ class Relocation(ControllerModule):
             each.turn("still parked")
         else:
             self._release(each, now)
+
+    def _not_moved(self, each: OnTheWay, why: str, now: int) -> None:
+        """If that was to be resumed, it is tried again."""
+        if each.asleep or not self._is_parked(each):
+            self._failed(each, f"was not moved: {why}")
+            return
+        each.why, each.again = why, now + LATER
+        self._watch.begin_for(("slice", *each.names, each.session.number), now, LATER, lambda at: None)
 
     def _give_up_target(self, each: OnTheWay) -> None:
         each.target = None
@@ -469,18 +491,35 @@ class Relocation(ControllerModule):
         return self._here(each)
 
     def _rest(self, each: OnTheWay, now: int) -> None:
-        if not each.asleep:
+        if not each.asleep and now >= each.again:
             self._want_devices(each)
 
     def _want_devices(self, each: OnTheWay) -> None:
-        for b in self._bindings(each):
-            if b.parked:
-                self._resources.unpark(each.session.number, b.spec.name)
+        """The first of its slices does so for all."""
+        lead, *others = self._bindings(each)
+        if lead.parked:
+            here = each.settled and all(map(self._resources.usable, each.place.devices()))
+            stays = here or self._views_elsewhere(each)
+            self._resources.unpark(*lead.key, "place" if stays else "island" if others else "any")
+        each.why = ""
         each.turn("resumed")
 
     def _return(self, each: OnTheWay, now: int) -> None:
-        if all(b.place is not None for b in self._bindings(each)):
-            each.turn("suspended" if each.asleep else "there")
+        lead, *others = self._bindings(each)
+        if each.asleep:
+            self._resources.park(*lead.key)
+            each.turn("suspended")
+            self._runs.slices_bound(now)
+        elif lead.place is not None:
+            for b in others:
+                if b.parked:
+                    self._resources.follow(*b.key, lead)
+            if lead.target is None:
+                each.turn("there")
+            else:
+                each.target, each.since, each.why = lead.target, now, "code for its new devices"
+                each.turn("moved")
+                self._compile(each, lead.target)
 
     def _fill(self, each: OnTheWay, now: int) -> None:
         """Its arrays come back together, when there is room for all of them. Those that were not on the devices before,

@@ -1,4 +1,4 @@
-"""Which arrays go with a slice, since arrays do not say whose they are: those that lie where it lies, or on a part of it.
+"""Which arrays go with a slice: those that lie where it lies, or on a part of it. Arrays do not say whose they are.
 
 Neighbours: `relocation`, which asks when a slice is held.
 """

@@ -7,8 +7,9 @@ is decided in the order of tickets, which slices get when they are first bound, 
 A sub-slice (`subslices`) is bound, waits and moves with the slice that it is a part of.
 
 A slice may be *held*: what needs it waits, though it has devices. While its arrays are copied elsewhere it has both
-places (`aim`, `arrived`). While they are in host memory it is *parked*: others may have its devices, and it gets the
-same ones back (`park`, `unpark`).
+places (`aim`, `arrived`). While they are in host memory it is *parked*: others may have its devices, and a lost device
+does not concern it (`park`). It gets the same ones back if they are free, or else others, which are a target then
+(`unpark`).
 
 No other module may remember a physical device: it must ask again after every remapping.
 """
@@ -16,6 +17,7 @@ No other module may remember a physical device: it must ask again after every re
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Literal
 
 import msgspec
 
@@ -47,6 +49,9 @@ class Moved(msgspec.Struct, frozen=True):
     new: Place | MustWait
 
 
+Within = Literal["place", "island", "any"]  # only that place; those on its island; all
+
+
 class Binding(msgspec.Struct, frozen=True):
     """One slice of one session. It is bound and has a `place`, or waits and has a `reason`."""
 
@@ -60,7 +65,8 @@ class Binding(msgspec.Struct, frozen=True):
     held: str = ""  # why what needs it has to wait, though it has a place
     target: Place | None = None  # where its arrays are being copied to; it has both places then
     parked: bool = False  # it does not need the devices of its place now
-    back: Place | None = None  # while it waits after that: the only place that it may have
+    back: Place | None = None  # while it waits after that: the place that it may have first
+    within: Within = "any"  # of all others: which it may have, too
 
     @property
     def key(self) -> Key:
@@ -246,14 +252,14 @@ class Resources:
         gone = self._inventories[island].gone()
         for binding in [b for b in self._bindings.values() if gone and (b.target or b.back)]:
             self._give_up_lost(binding, gone)
-        moving = [b for b in self._bindings.values() if b.place and b.place.island == island]
+        moving = [b for b in self._bindings.values() if b.place and b.place.island == island and not b.parked]
         moving = [b for b in moving if b.place and spans.overlap(device_spans(b.place), gone)] if gone else []
         for binding in moving:
             self._unbind(binding)
         moved = []
         for binding in moving:
             old = binding.place
-            rest = msgspec.structs.replace(binding, place=None, home=island, target=None, parked=False)
+            rest = msgspec.structs.replace(binding, place=None, home=island, target=None)
             now = self._bind_or_wait(rest)
             if old:
                 moved.append(Moved(*binding.key, old, now.place or _unbound(now, now.reason)))
@@ -265,13 +271,13 @@ class Resources:
         self._waiting = dict.fromkeys(sorted(self._waiting, key=lambda key: self._bindings[key].ticket))
 
     def _give_up_lost(self, binding: Binding, gone: Spans) -> None:
-        """Where it was to go, or to come back to, a device is lost."""
+        """Where it was to go, or waits to come back to, a device is lost."""
         if binding.target and spans.overlap(device_spans(binding.target), gone):
             self._put(binding, binding.target, by=-1)
             self._bindings[binding.key] = binding = msgspec.structs.replace(binding, target=None)
             self._mark_again(binding)
         elif binding.back and spans.overlap(device_spans(binding.back), gone):
-            self._bindings[binding.key] = msgspec.structs.replace(binding, back=None, claim=None)
+            self._bindings[binding.key] = msgspec.structs.replace(binding, claim=None)
 
     def _moved_parts(self, parent: Binding, old: Place) -> list[Moved]:
         found = []
@@ -367,18 +373,30 @@ class Resources:
             self._put(binding, binding.place)
 
     def park(self, session: int, name: str) -> None:
-        """None of its arrays is on its devices. Call `retry`, because others may wait for them."""
+        """None of its arrays is on its devices; or it wants none any more. Call `retry`, because others may wait."""
         binding = self._bindings[session, name]
         self._unbind(binding)
-        self._bindings[session, name] = msgspec.structs.replace(binding, parked=True)
+        self._waiting.pop(binding.key, None)
+        rest = msgspec.structs.replace(binding, parked=True, place=binding.place or binding.back, target=None)
+        self._bindings[session, name] = msgspec.structs.replace(rest, back=None, claim=None, reason="", within="any")
+        self.version += 1
 
-    def unpark(self, session: int, name: str) -> bool:
-        """It wants its devices back. False: it waits for them, and `retry` gives it them."""
+    def unpark(self, session: int, name: str, within: Within = "any") -> None:
+        """It wants devices again, and waits for them if there are none now; then `retry` gives it them. If they are
+        not those that it had, they are its target: its arrays are to be copied there."""
         binding = self._bindings[session, name]
-        back = msgspec.structs.replace(binding, parked=False, place=None, back=binding.place)
-        bound = self._bind_or_wait(back).place is not None
+        back = msgspec.structs.replace(binding, parked=False, place=None, back=binding.place, within=within)
+        self._bind_or_wait(back)
         self._sort_waiting()
-        return bound
+
+    def follow(self, session: int, name: str, lead: Binding) -> None:
+        """It was parked where this one was, and goes where that goes."""
+        binding = self._bindings[session, name]
+        if lead.target:
+            self.aim(session, name, lead.target)
+        elif lead.place:
+            self._put(binding, lead.place)
+            self._bindings[session, name] = msgspec.structs.replace(binding, parked=False)
 
     # --- finding a place ------------------------------------------------------------------------------------
 
@@ -387,6 +405,8 @@ class Resources:
         place = self._find(binding, anyway=False)
         if place:
             now = msgspec.structs.replace(binding, place=place, claim=None, reason="", home=-1, back=None)
+            if binding.back and place != binding.back:
+                now = msgspec.structs.replace(now, place=binding.back, parked=True, target=place)
             self._put(binding, place)
             self._waiting.pop(binding.key, None)
         else:
@@ -429,7 +449,8 @@ class Resources:
         if back := binding.back:
             there = self._inventories[back.island].takes_back(back, spec.exclusive, anyway)
             ahead = not anyway and any(self._overlap(claim, back) for claim in claims)
-            return back if there and not ahead else None
+            if (there and not ahead) or binding.within == "place":
+                return back if there and not ahead else None
         for inventories, all_spares in self._tiers(binding, self._matching(spec)):
             free: list[Free] = []
             for inventory in inventories:
@@ -446,11 +467,15 @@ class Resources:
     @staticmethod
     def _tiers(binding: Binding, matching: list[Inventory]) -> list[tuple[list[Inventory], bool]]:
         """Return (islands, whether all spares may be used), in the order in which to search them."""
-        home = [inventory for inventory in matching if inventory.island.index == binding.home]
+        island = binding.back.island if binding.back else binding.home
+        home = [inventory for inventory in matching if inventory.island.index == island]
         if not home:
             return [(matching, False)]
         others = [inventory for inventory in matching if inventory not in home]
-        return [(home, False), (home, True), (others, False)]
+        if (back := binding.back) and binding.within == "island":
+            others = []
+        works = back is not None and home[0].takes_back(back, binding.spec.exclusive, anyway=True)
+        return [(home, False), *([] if works else [(home, True)]), (others, False)]
 
     def _claims_ahead(self, binding: Binding) -> list[Binding]:
         """Return the earlier waiting slices with claims, that could not share devices with this one.

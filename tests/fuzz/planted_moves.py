@@ -11,6 +11,7 @@ from core.controller.relocation import Relocation
 from core.controller.suspensions import Suspensions
 from core.controller.views import Views
 from core.host.local_views import LocalViews
+from core.slices.inventory import Inventory
 from core.slices.resources import Resources
 
 from .draw import OPERATED, RESTED
@@ -93,3 +94,34 @@ def _(put: Patch) -> None:
             view.spilled = False
 
     put(LocalViews, "fold", fold)
+
+
+@bug("devices that others have", "a slice is resumed where another one is now", first=RESTED)
+def _(put: Patch) -> None:
+    put(Inventory, "takes_back", lambda self, place, exclusive, anyway: True)
+
+
+@bug("read from host memory", "a copy on the same devices reads what is not there", first=RESTED)
+def _(put: Patch) -> None:
+    good = ArrayCopies.begin
+
+    def begin(self: ArrayCopies, session: Any, name: str, here: Any, old: Any, new: Any, now: int) -> Any:
+        run = good(self, session, name, here, old, new, now)
+        if run is not None:
+            run.cold = frozenset(buffer.layout.place for buffer in here)
+        return run
+
+    put(ArrayCopies, "begin", begin)
+
+
+@bug("its devices for good", "a slice that is to be resumed still waits for devices when it is suspended again", RESTED)
+def _(put: Patch) -> None:
+    good = Resources.park
+
+    def park(self: Resources, session: int, name: str) -> None:
+        waited = (session, name) in self._waiting
+        good(self, session, name)
+        if waited:
+            self._waiting[session, name] = None
+
+    put(Resources, "park", park)

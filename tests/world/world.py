@@ -437,6 +437,8 @@ class World:
                 self.gangs.append((said.island, plan.program, gang.name))
 
     def _viewed(self, owner: Script, step: m.ViewStep) -> None:
+        if step.buffer in self.views:  # it was folded
+            return
         digest, shards = owner.views[step.name]
         on = contents.devices(step.layout.place)
         self.views[step.buffer] = digest, dict(zip(on, shards, strict=True))

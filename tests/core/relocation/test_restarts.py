@@ -1,4 +1,4 @@
-"""A controller that is started again finds what was suspended as it was: the slices, their arrays, and views of them."""
+"""A controller that is started again finds what was suspended as it was: slices, their arrays, and views of them."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ _ELSEWHERE = {
         "TracedValueError", "Unreachable", "WrongPolicy",
     ),
     "policies": (
-        "Deadline", "Fifo", "Policy", "Priority", "Ready", "Reserve", "RoundRobin", "RunningGang", "Shortest", "Stride",
-        "Ticket",
+        "Deadline", "Fifo", "Policy", "Priority", "Ready", "Reserve", "RoundRobin", "RunningGang", "Shortest",
+        "SliceUse", "Stride", "Ticket",
     ),
     "costs": ("Cost", "roofline_costs", "tpu_costs"),
     "trace": ("Overlay", "Trace"),

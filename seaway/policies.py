@@ -34,6 +34,7 @@ from core.schedule.policy import (
     RoundRobin,
     RunningGang,
     Shortest,
+    SliceUse,
     Stride,
     Ticket,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "RoundRobin",
     "RunningGang",
     "Shortest",
+    "SliceUse",
     "Stride",
     "Ticket",
     "check",

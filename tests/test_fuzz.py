@@ -20,6 +20,7 @@ from tests.fuzz.draw import (
     ONE_WAY,
     OPERATED,
     PARTS,
+    PREEMPTS,
     RESERVES,
     RESHARDS,
     RESTED,
@@ -36,7 +37,7 @@ FIRSTS = [
     *range(0, SEEDS, CHUNK),
     *[
         first
-        for kind in (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS, RESTED)
+        for kind in (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS, PREEMPTS, RESTED)
         for first in range(kind, kind + FEWER, CHUNK)
     ],
 ]
@@ -82,7 +83,20 @@ def test_bugs_that_were_found_once_stay_fixed(seed: int) -> None:
     "first",
     [
         start
-        for first in (10_000, ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS, RESTED)
+        for first in (
+            10_000,
+            ANEW,
+            PARTS,
+            RESERVES,
+            VIEWS,
+            OLD_STATES,
+            ONE_WAY,
+            RESHARDS,
+            OPERATED,
+            ACCOUNTS,
+            PREEMPTS,
+            RESTED,
+        )
         for start in range(first, first + 4_000, 100)
     ],
 )

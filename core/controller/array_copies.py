@@ -2,7 +2,8 @@
 
 The copy is a run of the controller's own: a program of Reshard nodes, which is lowered, admitted and dispatched like a
 client's. So all its memory is reserved at once, its transfers enter the order behind what makes their sources, and a
-host that is lost fails it. Arrays that are in host memory are sent from there. It speaks for the client with a session that has no connection: nobody is told of it.
+host that is lost fails it. Arrays that are in host memory are sent from there. It speaks for the client with a session
+that has no connection: nobody is told of it.
 
 Its results are held for the names that they copy (`BufferName.copies`) until it is over. Views are not copied: they are
 made again, of the copies. (A view of what stays where it is becomes an array of its own.)

@@ -17,6 +17,9 @@ class Config(msgspec.Struct, frozen=True):
     max_passes: int = 8  # how often a blocked wide gang, or a waiting big run, may be passed
     # nanoseconds for which a policy may keep devices free, beyond what runs there
     max_reserved: int = 60_000_000_000
+    # nanoseconds: a slice that gave way keeps its devices for so long when it has come back, and is away for so long
+    preempt_keep: int = 10_000_000_000
+    preempt_longest: int = 600_000_000_000
     # may a gang enter before its inputs from elsewhere are made
     early: Literal["always", "idle", "never"] = "idle"
     fanout: int = 23  # of the tree to the hosts

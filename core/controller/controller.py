@@ -73,6 +73,7 @@ class Controller:
         self.policy_news, self.accounts = made.policy_news, made.accounts
         self.relocation, self.drains, self.slice_calls = made.relocation, made.drains, made.slice_calls
         self.suspensions = made.suspensions
+        self.preemption = made.preemption
         self.reshape, self.standing = made.membership.reshape, made.membership.standing  # for a simulator
         self._agenda = self._make_agenda()
         self._begun = False
@@ -187,6 +188,7 @@ class Controller:
                     or (any(map(LIVE, state.islands)) and self.dispatch.pump(now))
                     or (state.changing and self.membership.settle(now))
                     or slice_calls.work(now)
+                    or self.preemption.work(now)
                     or (self.drains.under_way and self.drains.work(now))
                 ):
                     break
@@ -416,6 +418,7 @@ class Controller:
             others = record.aliases + record.transfers + record.views + copy  # holds that are no run's
             yield f"references of buffer {record.id}", record.holds, held.get(record.id, 0) + others
         yield from self.accounts.audit()
+        yield from self.relocation.audit()
         yield from self.policy_news.audit()
 
 

@@ -31,6 +31,7 @@ from .membership import Membership
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
 from .policy_news import PolicyNews
+from .preemption import Preemption
 from .puts import Puts
 from .recovery import Recovery
 from .registrations import Registrations
@@ -87,6 +88,7 @@ class Modules:
         self.copies = self._make(ArrayCopies)
         self.arrays = self._make(SliceArrays)
         self.relocation = self._make(Relocation)
+        self.preemption = self._make(Preemption)
         self.drains = self._make(Drains)
         self.slice_calls = self._make(SliceCalls)
         self.suspensions = self._make(Suspensions)

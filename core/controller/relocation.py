@@ -9,7 +9,7 @@ held: what has been admitted goes on to its end, and all else that needs the sli
     resume    the slice gets the same devices back, if they are free, then its arrays, all at once; or others, to which
               they are copied from host memory
 
-What they go through is in `PHASES`; a slice that is in none is at rest.
+What they go through is in `on_the_way.PHASES`; a slice that is in none is at rest.
 
 Slices of a client that lie on exactly the same devices go together, since arrays do not say whose they are.
 
@@ -21,15 +21,14 @@ The functions that matter: `move`, `suspend`, `resume`, `work`, `_step`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-import msgspec
 from msgspec.structs import replace
 
 from ..compile import Lowerings, home
 from ..memory import Buffer, Buffers, Ledger, Spill
-from ..model import Place, SliceSpec, Spans, spans
-from ..protocol import Blame, LogLine
+from ..model import Place, Spans, spans
+from ..protocol import Blame, LogLine, SuspendedSlices
 from ..slices import Binding, Resources
 from .admission import Admission
 from .array_copies import ArrayCopies, moved
@@ -37,10 +36,10 @@ from .buffer_refs import BufferRefs
 from .call_arguments import one_by_one
 from .compilation import Compilation
 from .gets import Gets
+from .on_the_way import OnTheWay
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
-from .plan_rows import PlanRows
-from .records import ClientRecord, RunRecord, Waiter
+from .records import ClientRecord, Waiter
 from .runs import Runs
 from .slice_arrays import SliceArrays
 from .state import ControllerModule, State
@@ -51,68 +50,6 @@ AGAIN = 100_000_000  # nanoseconds between looks at what waits for memory, or fo
 LATER = 1_000_000_000  # nanoseconds until a slice that could not be resumed is tried again
 BY_BUFFER = ("emptying", "copying", "spilling", "filling")  # phases in which each buffer is looked at
 UNUSED = ("promised", "spilling", "restoring")  # states of buffers that are not yet where they will be
-
-
-# (phase, what happened) -> the next phase. "detached": its slices were released, or a device was lost.
-PHASES: dict[tuple[str, str], str] = {
-    ("preparing", "compiled"): "emptying",  # its programs can run at the target
-    ("preparing", "lost"): "emptying",  # which is not there any more
-    ("preparing", "still parked"): "parked",
-    ("emptying", "empty"): "copying",  # nothing is made there any more, ...
-    ("emptying", "idle"): "spilling",  # ... nor used
-    ("emptying", "still parked"): "parked",
-    ("copying", "over"): "emptying",  # and then to host memory again
-    ("copying", "still parked"): "parked",
-    ("spilling", "away"): "parked",  # all of it is in host memory
-    ("spilling", "resumed"): "returning",
-    ("parked", "moved"): "preparing",
-    ("parked", "resumed"): "returning",
-    ("returning", "there"): "filling",  # it has its devices
-    ("returning", "moved"): "preparing",  # it has others
-    ("returning", "suspended"): "spilling",
-    ("filling", "suspended"): "emptying",
-    **{
-        (phase, "detached"): "filling"
-        for phase in ("preparing", "emptying", "copying", "spilling", "parked", "returning", "filling")
-    },
-}
-
-
-class OnTheWay(msgspec.Struct, eq=False):
-    """Slices of a client that lie at one place, and are on their way."""
-
-    session: ClientRecord
-    names: tuple[str, ...]
-    place: Place
-    since: int
-    tickets: dict[str, int]  # of the slices: another one may be bound by the same name
-    target: Place | None = None  # of a move
-    asleep: bool = False  # they are to be in host memory
-    phase: str = "emptying"
-    run: RunRecord | None = None  # that copies
-    mine: set[int] | None = None  # the buffers that go with them, since they are held
-    runs: frozenset[int] = frozenset()  # that had been admitted then, and have something there
-    resident: set[int] = set()  # of these buffers: those that were on the devices, and come back together
-    line: int = 0  # its number among those that wait for memory
-    why: str = ""  # what it waits for, if that is nothing that the phase says
-    again: int = 0  # while it waits for that: when to look next
-    seen: tuple[int, ...] = ()  # what can change what buffers are like, as of the last look at them
-    detached: bool = False  # its slices are not here any more; its arrays may be
-    ahead: list[PlanRows] = []  # of a move: what is compiled for the target
-    tried: int = -1  # `Ledger.eased` when there was no room for all of its arrays
-    settled: bool = False  # it comes back only where it was: there was no way to copy its arrays
-
-    def turn(self, happened: str) -> None:
-        self.phase, self.seen = PHASES[self.phase, happened], ()
-
-    @property
-    def words(self) -> str:
-        """What goes on, for those who wait for it."""
-        if self.target:
-            return "is being moved"
-        if not self.asleep:
-            return "is being resumed"
-        return "is suspended" if self.phase == "parked" else "is being suspended"
 
 
 class Relocation(ControllerModule):
@@ -201,6 +138,7 @@ class Relocation(ControllerModule):
         each = self.under_way.get((session, name))
         if each is not None:
             each.asleep = True  # if it moves, or comes back: then as soon as it has
+            each.gives_way_to, each.cause = None, ""  # it does not come back by itself
             self._hold(each, now)
             return ""
         if why := self.refused(session, name):
@@ -211,15 +149,17 @@ class Relocation(ControllerModule):
         return ""
 
     def found(
-        self, session: ClientRecord, specs: tuple[SliceSpec, ...], place: Place, mine: set[int], resident: set[int],
-        now: int,
-    ) -> None:  # fmt: skip
+        self, session: ClientRecord, found: SuspendedSlices, place: Place, mine: set[int], resident: set[int], now: int
+    ) -> None:
         """The client is back after a restart. These slices of it were suspended, or were to be."""
-        names = tuple(spec.name for spec in specs if self._resources.adopt(session.number, spec, place, parked=True))
+        adopt = self._resources.adopt
+        names = tuple(spec.name for spec in found.slices if adopt(session.number, spec, place, parked=True))
         if names:
             each = self._begin(session, names, place, now, "spilling")
             each.asleep, each.mine, each.resident = True, mine, resident
             self._hold(each, now)
+            if found.returns:
+                self.resume(session.number, names[0], now)
 
     def unfold(self, session: ClientRecord, place: Place, arrays: set[int], now: int) -> None:
         """The same; views among these arrays are folded, and no slice that is suspended has them."""
@@ -232,6 +172,8 @@ class Relocation(ControllerModule):
         each = self.under_way.get((session, name))
         if each is None or not each.asleep:
             return f"slice {name!r} is not suspended"
+        if each.gives_way_to is not None:
+            return f"slice {name!r} {each.words}, and comes back by itself"
         each.asleep = False
         self._hold(each, now)
         return ""
@@ -258,16 +200,13 @@ class Relocation(ControllerModule):
             self.failed.pop((number, one), None)
         return each
 
-    def specs(self, each: OnTheWay) -> tuple[SliceSpec, ...]:
-        return tuple(b.spec for b in self._bindings(each))
-
-    def _bindings(self, each: OnTheWay) -> list[Binding]:
+    def bindings(self, each: OnTheWay) -> list[Binding]:
         """Of its slices that are still bound."""
         found = [self._resources.binding(each.session.number, name) for name in each.names]
         return [b for b in found if b is not None and b.ticket == each.tickets[b.spec.name]]
 
     def _is_parked(self, each: OnTheWay) -> bool:
-        return any(b.parked for b in self._bindings(each))
+        return any(b.parked for b in self.bindings(each))
 
     def _views_elsewhere(self, each: OnTheWay) -> str:
         """Why a slice whose arrays are in host memory cannot be moved."""
@@ -282,11 +221,10 @@ class Relocation(ControllerModule):
         if each.phase == "preparing" or each.detached:
             return
         session, each.seen = each.session, ()
-        words = {(session.number, b.spec.name): each.words for b in self._bindings(each) if b.held != each.words}
+        words = {(session.number, b.spec.name): each.words for b in self.bindings(each) if b.held != each.words}
         for _, name in words:
             self._resources.hold(session.number, name, each.words)
-        rests = each.mine is not None and not each.mine.isdisjoint(self._state.asleep)
-        if each.mine is None or (each.asleep and not rests):
+        if each.mine is None or (each.asleep and not each.mine <= self._state.asleep.keys()):
             self._views.wait_again(session)
             self._runs.lower_again(now, lambda: self._choose(each), session)
         self._runs.renew_reasons(words)
@@ -328,7 +266,7 @@ class Relocation(ControllerModule):
         return changed
 
     def _step(self, each: OnTheWay, now: int) -> bool:
-        if self._is_over(each):
+        if self.is_over(each):
             return False
         if not each.detached and self._is_elsewhere(each):
             self._detach(each, now)
@@ -348,14 +286,14 @@ class Relocation(ControllerModule):
         if each.why and each.phase == was and was in BY_BUFFER:
             each.again = now + AGAIN
             self._watch.begin_for(("slice", *each.names, each.session.number), now, AGAIN, lambda at: None)
-        return each.phase != was or self._is_over(each)
+        return each.phase != was or self.is_over(each)
 
-    def _is_over(self, each: OnTheWay) -> bool:
+    def is_over(self, each: OnTheWay) -> bool:
         return self.under_way.get((each.session.number, each.names[0])) is not each
 
     def _is_elsewhere(self, each: OnTheWay) -> bool:
         """Its client has released it, or a device was lost where it lay."""
-        found = self._bindings(each)
+        found = self.bindings(each)
         return len(found) < len(each.names) or any(each.place not in (b.place, b.back) for b in found)
 
     def _here(self, each: OnTheWay) -> list[Buffer]:
@@ -419,7 +357,7 @@ class Relocation(ControllerModule):
             if run is not None:
                 views = [buffer.id for buffer in self._here(each) if buffer.shards]
                 copied.update(self._copies.end(run, views if arrived else None, old, target))
-            for b in self._bindings(each):
+            for b in self.bindings(each):
                 self._resources.arrived(each.session.number, b.spec.name, arrived)
 
         self._runs.lower_again(now, change, each.session)
@@ -450,11 +388,11 @@ class Relocation(ControllerModule):
 
     def _give_up_target(self, each: OnTheWay) -> None:
         each.target = None
-        for b in self._bindings(each):
+        for b in self.bindings(each):
             self._resources.arrived(each.session.number, b.spec.name, moved=False)
 
     def _has_target(self, each: OnTheWay) -> bool:
-        return all(b.target == each.target for b in self._bindings(each))
+        return all(b.target == each.target for b in self.bindings(each))
 
     # --- to host memory, and back -----------------------------------------------------------------------------------
 
@@ -474,7 +412,7 @@ class Relocation(ControllerModule):
                 each.why = "views of its arrays, on other slices"
         if all(b.state == "spilled" or b.folded for b in here):
             each.turn("away")
-            for b in self._bindings(each):
+            for b in self.bindings(each):
                 self._resources.park(each.session.number, b.spec.name)
             self._hold(each, now)
             text = f"slice {', '.join(map(repr, each.names))} of client {each.session.name!r} is suspended"
@@ -496,7 +434,7 @@ class Relocation(ControllerModule):
 
     def _want_devices(self, each: OnTheWay) -> None:
         """The first of its slices does so for all."""
-        lead, *others = self._bindings(each)
+        lead, *others = self.bindings(each)
         if lead.parked:
             here = each.settled and all(map(self._resources.usable, each.place.devices()))
             stays = here or self._views_elsewhere(each)
@@ -505,7 +443,7 @@ class Relocation(ControllerModule):
         each.turn("resumed")
 
     def _return(self, each: OnTheWay, now: int) -> None:
-        lead, *others = self._bindings(each)
+        lead, *others = self.bindings(each)
         if each.asleep:
             self._resources.park(*lead.key)
             each.turn("suspended")
@@ -581,7 +519,7 @@ class Relocation(ControllerModule):
         number = each.session.number
         for name in each.names:
             self.under_way.pop((number, name), None)
-        for b in self._bindings(each):
+        for b in self.bindings(each):
             self._resources.hold(number, b.spec.name, "")
         here = self._here(each)
         self._wake(each)
@@ -595,13 +533,16 @@ class Relocation(ControllerModule):
                 self._gets.ready(named, now)
         self._state.views.extend(self._views.waiting_of(each.session))
         self._runs.slices_bound(now)
-        for name in each.names if each.asleep else ():  # what was suspended stays so where it is now
+        # what was suspended stays so where it is now
+        for name in each.names if each.asleep and each.gives_way_to is None else ():
             self.suspend(number, name, now)
 
     def _wake(self, each: OnTheWay) -> None:
-        """Its arrays need not stay in host memory."""
+        """Its arrays need not stay in host memory; views must until they are made again."""
         for ident in each.mine or ():
-            self._state.asleep.pop(ident, None)
+            view = self._buffers.all.get(ident)
+            if view is None or not view.folded:
+                self._state.asleep.pop(ident, None)
         runs = self._state.runs.values()
         self._state.wake.extend(run for run in runs if run.state == "submitted" and run.session is each.session)
 
@@ -621,6 +562,13 @@ class Relocation(ControllerModule):
         self._compiled(each)
         each.detached = True
         each.turn("detached")
+
+    def audit(self) -> Iterator[tuple[str, int, int]]:
+        """(what, as it should be, counted): a slice that rests costs no byte of a device."""
+        for each in dict.fromkeys(self.under_way.values()):
+            if each.phase == "parked":
+                there = [b.id for b in self._here(each) if b.on_device and not b.folded]
+                yield f"arrays on devices of slice {each.names[0]!r}, which rests", 0, len(there)
 
     def client_gone(self, session: ClientRecord, now: int) -> None:
         self.resting.pop(session.number, None)

@@ -63,7 +63,7 @@ class Suspensions(ControllerModule):
             if each.place is not None:
                 there = {buffer.id for buffer in mine if spans.contains(each.arrays, buffer.id)}
                 resident = {ident for ident in there if spans.contains(each.resident, ident)}
-                self._relocation.found(session, each.slices, each.place, there, resident, now)
+                self._relocation.found(session, each, each.place, there, resident, now)
         folded: dict[Place, set[int]] = {}
         for view in mine:
             if view.folded and view.id not in self._state.asleep:
@@ -88,7 +88,7 @@ class Suspensions(ControllerModule):
         relocation = self._relocation
         seen: AnyKey = (
             *(
-                (each.session.number, each.names, each.phase, each.asleep, each.place)
+                (each.session.number, each.names, each.phase, each.asleep, each.gives_way_to, each.place)
                 for each in dict.fromkeys(relocation.under_way.values())
             ),
             *relocation.resting, "earlier", *self._earlier,
@@ -107,7 +107,9 @@ class Suspensions(ControllerModule):
         for number in self._relocation.resting:
             yield SuspendedSlices(number, rests=True)
         for each in dict.fromkeys(self._relocation.under_way.values()):
-            specs = self._relocation.specs(each)
-            if each.asleep and not each.detached and specs:
+            bound = self._relocation.bindings(each)
+            away = any(b.parked or b.back for b in bound)  # it may wait for devices, to come back
+            if bound and not each.detached and (each.asleep or away):
                 arrays, resident = spans.of(each.mine or ()), spans.of(each.resident)
-                yield SuspendedSlices(each.session.number, specs, each.place, arrays, resident)
+                specs, returns = tuple(b.spec for b in bound), each.gives_way_to is not None or not each.asleep
+                yield SuspendedSlices(each.session.number, specs, each.place, arrays, resident, returns=returns)

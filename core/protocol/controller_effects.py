@@ -103,6 +103,7 @@ class SuspendedSlices(msgspec.Struct, frozen=True):
     arrays: Spans = ()  # that go with them, by the controller's ids
     resident: Spans = ()  # of these: those that were on the devices, and come back together
     rests: bool = False  # so are all others of the client, and those that it binds later
+    returns: bool = False  # they have given way to others, and come back by themselves
 
 
 class SuspensionsChanged(Command, frozen=True):

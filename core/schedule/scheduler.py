@@ -42,12 +42,13 @@ If a policy raises, or picks a gang that is not ready, fifo replaces it for good
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Literal
+from typing import Any, Literal
 
 from ..model import Atoms
 from .contention import Contention, Domain, PlaceQueue, Window, connected
-from .policy import HOOKS, Board, Fifo, Policy, Ready, Reserve, Ticket, definers, writes
+from .policy import HOOKS, Board, Fifo, Policy, Ready, Reserve, SliceUse, Ticket, definers, writes
 from .reservations import PATIENT, RESERVES, Reservations, WrongAnswer
 from .waits import GangQueue, WaitingGang, first_of_each_queue, waiting_gang
 
@@ -402,15 +403,22 @@ class Scheduler:
             self._contention.rest(lane)
 
     def _rank(self, ticket: Ticket) -> int:
+        return self._ranked(self.policy.rank, ticket, "gang")
+
+    def _ranked(self, rank: Callable[[Any], object], what: object, kind: str) -> int:
         try:
-            rank: object = self.policy.rank(ticket)
-            if isinstance(rank, int):
-                return rank
-            fault = f"ranked a gang {rank!r}, which is not a whole number,"
+            answer = rank(what)
+            if isinstance(answer, int):
+                return answer
+            fault = f"ranked a {kind} {answer!r}, which is not a whole number,"
         except Exception as error:  # the policy is a user's code
             fault = _error_text(error)
         self._replace_policy(f"{fault} when asked to rank")
         return 0
+
+    def slice_rank(self, wanted: SliceUse) -> int:
+        """How urgent a slice is among those that wait for devices, lowest first."""
+        return self._ranked(self.policy.slice_rank, wanted, "slice")
 
     def _rank_again(self) -> None:
         policy = self.policy

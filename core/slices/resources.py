@@ -2,8 +2,9 @@
 
 Slices share devices; a new slice takes the least loaded ones. An exclusive slice has its devices alone, and waits
 until it can. A slice that waits *claims* the place that is best for it. Later slices avoid that place if the two could
-not share it. A claim is kept as long as its devices work, so a slice waits only for slices that came before it. All
-is decided in the order of tickets, which slices get when they are first bound, so the same calls give the same places.
+not share it. A claim is kept as long as its devices work, so a slice waits only for slices that come before it. All
+is decided in the order of ranks, which the policy gives (`rank`), then of tickets, which slices get when they are first
+bound, so the same calls give the same places.
 A sub-slice (`subslices`) is bound, waits and moves with the slice that it is a part of.
 
 A slice may be *held*: what needs it waits, though it has devices. While its arrays are copied elsewhere it has both
@@ -16,7 +17,7 @@ No other module may remember a physical device: it must ask again after every re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
 import msgspec
@@ -67,10 +68,19 @@ class Binding(msgspec.Struct, frozen=True):
     parked: bool = False  # it does not need the devices of its place now
     back: Place | None = None  # while it waits after that: the place that it may have first
     within: Within = "any"  # of all others: which it may have, too
+    rank: int = 0  # slices wait in this order, then in that of tickets
 
     @property
     def key(self) -> Key:
         return self.session, self.spec.name
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Of those that wait."""
+        return self.rank, self.ticket
+
+
+FIRST = -(1 << 62)  # the rank of what comes before all others
 
 
 class Resources:
@@ -79,6 +89,7 @@ class Resources:
         self.refusals = Refusals()
         # is asked before a session has another slice; raises Impossible if it may not
         self.check: Callable[[int, SliceSpec], None] = lambda session, spec: None
+        self.rank: Callable[[int, SliceSpec], int] = lambda session, spec: 0  # says how urgent a new slice is
         self._inventories = [Inventory(island) for island in cluster.islands]
         self._bindings: dict[Key, Binding] = {}  # in order of tickets
         self._waiting: dict[Key, None] = {}  # in order of tickets
@@ -133,9 +144,10 @@ class Resources:
             self._refuse_another(session, spec, self._parts.get(session, spec.name))
             refuse(self.cluster, spec)
             self.check(session, spec)
-            known = Binding(session, spec, self._tickets)
+            known = Binding(session, spec, self._tickets, rank=self.rank(session, spec))
             self._tickets += 1
             known = self._bind_or_wait(known)
+            self._sort_waiting()
         else:
             self._refuse_another(session, spec, known.spec)
         return _answer(known, known.reason)
@@ -268,7 +280,7 @@ class Resources:
         return moved
 
     def _sort_waiting(self) -> None:
-        self._waiting = dict.fromkeys(sorted(self._waiting, key=lambda key: self._bindings[key].ticket))
+        self._waiting = dict.fromkeys(sorted(self._waiting, key=lambda key: self._bindings[key].order))
 
     def _give_up_lost(self, binding: Binding, gone: Spans) -> None:
         """Where it was to go, or waits to come back to, a device is lost."""
@@ -313,7 +325,8 @@ class Resources:
         key = (session, spec.name)
         if key in self._bindings:
             return False
-        self._bindings[key] = binding = Binding(session, spec, self._tickets, place, parked=parked)
+        rank = self.rank(session, spec)
+        self._bindings[key] = binding = Binding(session, spec, self._tickets, place, parked=parked, rank=rank)
         self._tickets += 1
         if not parked:
             self._put(binding, place)
@@ -398,6 +411,31 @@ class Resources:
             self._put(binding, lead.place)
             self._bindings[session, name] = msgspec.structs.replace(binding, parked=False)
 
+    # --- a slice gets devices of others -------------------------------------------------------------------------
+
+    def without(self, binding: Binding, others: Sequence[Binding]) -> Place | None:
+        """Where this slice, which waits, could be if these others had no devices; None: nowhere."""
+        for other in others:
+            self._unbind(other)
+        found = self._find(binding, anyway=False)
+        for other in others:
+            if other.place and not other.parked:
+                self._put(other, other.place)
+        return found
+
+    def claim(self, binding: Binding, place: Place) -> Binding:
+        """It waits for this place from now on."""
+        now = msgspec.structs.replace(binding, claim=place, reason=f"waits for {self._blockers(binding, place)}")
+        self._bindings[binding.key] = now
+        return now
+
+    def prefer(self, session: int, name: str, rank: int) -> None:
+        """It waits before those of a higher rank."""
+        if (binding := self._bindings.get((session, name))) and binding.rank != rank:
+            self._bindings[session, name] = msgspec.structs.replace(binding, rank=rank)
+            self._sort_waiting()
+            self.version += 1
+
     # --- finding a place ------------------------------------------------------------------------------------
 
     def _bind_or_wait(self, binding: Binding) -> Binding:
@@ -448,9 +486,9 @@ class Resources:
         claims = [] if ignore_claims else [b.claim for b in self._claims_ahead(binding) if b.claim]
         if back := binding.back:
             there = self._inventories[back.island].takes_back(back, spec.exclusive, anyway)
-            ahead = not anyway and any(self._overlap(claim, back) for claim in claims)
-            if (there and not ahead) or binding.within == "place":
-                return back if there and not ahead else None
+            there = there and (anyway or not any(self._overlap(claim, back) for claim in claims))
+            if there or binding.within == "place":
+                return back if there else None
         for inventories, all_spares in self._tiers(binding, self._matching(spec)):
             free: list[Free] = []
             for inventory in inventories:
@@ -469,11 +507,10 @@ class Resources:
         """Return (islands, whether all spares may be used), in the order in which to search them."""
         island = binding.back.island if binding.back else binding.home
         home = [inventory for inventory in matching if inventory.island.index == island]
+        others = [] if binding.within == "island" else [inventory for inventory in matching if inventory not in home]
         if not home:
-            return [(matching, False)]
-        others = [inventory for inventory in matching if inventory not in home]
-        if (back := binding.back) and binding.within == "island":
-            others = []
+            return [(others, False)]
+        back = binding.back
         works = back is not None and home[0].takes_back(back, binding.spec.exclusive, anyway=True)
         return [(home, False), *([] if works else [(home, True)]), (others, False)]
 
@@ -487,8 +524,8 @@ class Resources:
         own_slices = [b for b in self._bindings.values() if b.place and not b.parked and b.session == binding.session]
         return [
             b for b in waiting
-            if b.claim and b.ticket < binding.ticket and self._exclusive(b, binding)
-            and not any(self._exclusive(b, own) and self._overlap(b.claim, own.place) for own in own_slices)
+            if b.claim and b.order < binding.order and self.bars(b, binding)
+            and not any(self.bars(b, own) and self._overlap(b.claim, own.place) for own in own_slices)
         ]  # fmt: skip
 
     @staticmethod
@@ -496,7 +533,7 @@ class Resources:
         return other is not None and spans.overlap(device_spans(one), device_spans(other))
 
     @staticmethod
-    def _exclusive(one: Binding, other: Binding) -> bool:
+    def bars(one: Binding, other: Binding) -> bool:
         """Whether these two slices cannot share devices."""
         return one.spec.exclusive or other.spec.exclusive
 
@@ -506,7 +543,7 @@ class Resources:
         """Return a text that names the slices that have the claimed devices, or will have them first."""
         island = self.cluster.islands[claim.island]
         wanted = device_spans(claim)
-        rivals = [other for other in self._bindings.values() if self._exclusive(other, binding)]
+        rivals = [other for other in self._bindings.values() if self.bars(other, binding)]
         places = [(b, place) for b in rivals for place in (None if b.parked else b.place, b.target) if place]
         here = list(dict.fromkeys(b for b, place in places if spans.overlap(device_spans(place), wanted)))
         earlier = self._claims_ahead(binding)

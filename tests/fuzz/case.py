@@ -46,6 +46,7 @@ class Setup(msgspec.Struct, frozen=True):
     reach: int = 0  # nanoseconds, see `Timing.reach`
     max_reserved: int = 20 * MS  # for policies that reserve
     accounts: int = 0  # to so many accounts the clients belong; 0: there are none
+    preempt: tuple[int, int] = (10_000, 600_000)  # milliseconds, see `Config.preempt_keep` and `preempt_longest`
     roomy: bool = True  # there is plenty of memory: no run may fail for lack of it
 
     def accounts_of(self) -> dict[str, Account]:
@@ -58,7 +59,7 @@ class Setup(msgspec.Struct, frozen=True):
     def config(self) -> Config:
         return Config(
             window=self.window, window_span=self.span, max_passes=self.max_passes, early=self.early,  # type: ignore[arg-type]
-            max_reserved=self.max_reserved,
+            max_reserved=self.max_reserved, preempt_keep=self.preempt[0] * MS, preempt_longest=self.preempt[1] * MS,
             fanout=self.fanout, bounds=Bounds(floor=200 * MS, factor=10, hard=3),
             recovery=600 * MS, lease=80 * MS,
         )  # fmt: skip

@@ -46,6 +46,7 @@ RESHARDS = 30_000_000  # from this seed on, programs have nodes that only reshar
 ABSENT = 30_200_000  # from this seed on, calls that need a slice which is down may fail at once
 OPERATED = 31_000_000  # from this seed on, slices are moved and suspended, and hosts are cordoned and drained
 ACCOUNTS = 33_000_000  # from this seed on, clients belong to accounts
+PREEMPTS = 34_000_000  # from this seed on, slices take devices of others
 RESTED = 35_000_000  # from this seed on, controllers are started again while slices are suspended
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
@@ -73,6 +74,8 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> case.Case:
         for name in ("old state", "cut one way"):  # they would leave little to move
             has[name] = has[name] and rng.random() < 0.15
         has["puts"] = has["puts"] or "puts" not in without
+    if seed >= PREEMPTS:
+        has["exclusive"] = "exclusive" not in without
     if seed >= RESTED:
         has["restart"] = rng.random() < 0.6 and "restart" not in without
     if seed >= ABSENT:
@@ -162,9 +165,12 @@ class Drawing:
             span=rng.choice((0, 1 * case.MS, 5 * case.MS)) if self.seed >= SPANS else 0,
             reach=rng.choice((0, 1 * case.MS, 20 * case.MS)) if self.seed >= ANEW else 0,
             accounts=rng.choice((0, 1, 2)) if self.seed >= ACCOUNTS else 0,
+            preempt=rng.choice(((1, 10), (5, 30), (20, 100))) if self.seed >= PREEMPTS else (10_000, 600_000),
         )  # fmt: skip
 
     def _policy(self) -> str:
+        if self.seed >= PREEMPTS:
+            return self.rng.choice(("priority:age=1ms", "taking"))
         reserving = self.seed >= RESERVES and self.rng.random() < 0.8
         return self.rng.choice(RESERVING if reserving else POLICIES)
 

@@ -7,6 +7,8 @@ from typing import Any
 from core.controller.array_copies import ArrayCopies
 from core.controller.buffer_refs import BufferRefs
 from core.controller.drains import Drains
+from core.controller.preemption import Preemption
+from core.controller.on_the_way import OnTheWay
 from core.controller.relocation import Relocation
 from core.controller.suspensions import Suspensions
 from core.controller.views import Views
@@ -14,7 +16,7 @@ from core.host.local_views import LocalViews
 from core.slices.inventory import Inventory
 from core.slices.resources import Resources
 
-from .draw import OPERATED, RESTED
+from .draw import OPERATED, PREEMPTS, RESTED
 from .planting import Patch, bug, nothing
 
 
@@ -125,3 +127,25 @@ def _(put: Patch) -> None:
             self._waiting[session, name] = None
 
     put(Resources, "park", park)
+
+
+@bug("never given back", "a slice that gave way stays in host memory when the other has its devices", first=PREEMPTS)
+def _(put: Patch) -> None:
+    put(Preemption, "_give_back", lambda self, now: False)
+
+
+@bug("whoever is first stays first", "a slice that has been away for too long does not come first", first=PREEMPTS)
+def _(put: Patch) -> None:
+    put(Resources, "prefer", nothing)
+
+
+@bug("gone without a trace", "a slice gives way while its arrays are on the devices", first=PREEMPTS)
+def _(put: Patch) -> None:
+    put(Relocation, "_spill_all", _parked_at_once)
+
+
+def _parked_at_once(self: Relocation, each: OnTheWay, now: int) -> None:
+    each.turn("away")
+    for b in self.bindings(each):
+        self._resources.park(each.session.number, b.spec.name)
+    self._runs.slices_bound(now)

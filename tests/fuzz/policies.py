@@ -1,12 +1,12 @@
 """Policies that a user might write: one that works, one that sometimes raises or picks wrongly, one that often keeps
-devices free, and one that always does."""
+devices free, one that always does, and one that takes devices of clients for others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
 
-from core.schedule.policy import Policy, Ready, Reserve, Ticket, named
+from core.schedule.policy import Policy, Ready, Reserve, SliceUse, Ticket, named
 
 RESERVING = ("patient", "stubborn")  # those that keep devices free
 
@@ -66,6 +66,18 @@ class Stubborn(Policy):
         return Reserve()
 
 
+class Taking(Newest):
+    """Which slice takes devices of which is drawn by lot."""
+
+    preempts = True
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+
+    def slice_rank(self, wanted: SliceUse) -> int:
+        return self.rng.randrange(3)
+
+
 def maker(text: str, rng: Random) -> Callable[[], Policy]:
     if text == "user":
         return Newest
@@ -73,6 +85,8 @@ def maker(text: str, rng: Random) -> Callable[[], Policy]:
         return lambda: Patient(rng)
     if text == "stubborn":
         return Stubborn
+    if text == "taking":
+        return lambda: Taking(rng)
     if text == "faulty":
         return lambda: Faulty(rng)
     return lambda: named(text)

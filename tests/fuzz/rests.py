@@ -79,8 +79,8 @@ class Rests:
             if each is None or not each.asleep:
                 raise Failed("not suspended", f"slice {name} of client {script.name} after a restart")
         now = self._hosts()
-        for name, hosts in wanted.arrays.items():
-            named = session.names.find(name)
+        for array, hosts in wanted.arrays.items():
+            named = session.names.find(array)
             there = all(wanted.hosts.get(host, -1) == now.get(host) for host in spans.items(hosts))
             if named is not None and named.blame is not None and there:
-                raise Failed("lost", f"buffer {name} of client {script.name} after a restart: {named.blame}")
+                raise Failed("lost", f"buffer {array} of client {script.name} after a restart: {named.blame}")

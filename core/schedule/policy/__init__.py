@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .base import HOOKS, Board, Policy, Ready, Reserve, RunningGang, Surroundings, Ticket, definers, writes
+from .base import HOOKS, Board, Policy, Ready, Reserve, RunningGang, SliceUse, Surroundings, Ticket, definers, writes
 from .deadline import Deadline
 from .fifo import Fifo
 from .policy_names import ENTRY_POINTS, POLICIES, InstalledPolicy, named, names

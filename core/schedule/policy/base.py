@@ -88,6 +88,17 @@ class Ticket(msgspec.Struct, eq=False):
         return (self.submitted, self.run, self.step, self.number)
 
 
+class SliceUse(msgspec.Struct, frozen=True, eq=False):
+    """A slice that a client asks for."""
+
+    client: int
+    name: str
+    devices: int
+    exclusive: bool
+    weight: int
+    priority: int
+
+
 class Reserve(msgspec.Struct, frozen=True, eq=False):
     """The answer that nothing enters now: the devices of all gangs that are ready are kept free.
 
@@ -248,6 +259,7 @@ class Policy(PolicyEvents, ABC):
     """The base class of policies. Pass a subclass, or an instance for each island. Only `pick` must be written."""
 
     takes_the_only_one: ClassVar[bool] = False  # if True, `pick` is not called while only one gang may enter
+    preempts: bool = False  # if True, a slice that waits takes devices of those that `slice_rank` puts after it
     reserves: ClassVar[bool] = False  # if True, `pick` may answer `Reserve`, and is shown what runs and waits
 
     @abstractmethod
@@ -258,6 +270,14 @@ class Policy(PolicyEvents, ABC):
         """Return the rank by which the tickets of a client at a place are ordered, lowest first.
 
         It is asked once, when the ticket is offered.
+        """
+        return 0
+
+    def slice_rank(self, wanted: SliceUse) -> int:
+        """Return the rank by which slices wait for devices, lowest first. It is asked once, when a slice is first used.
+
+        If the policy `preempts`, one that waits takes devices of those with a higher rank: these move elsewhere, or are
+        suspended until it has released its own.
         """
         return 0
 

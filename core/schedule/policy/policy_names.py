@@ -31,7 +31,7 @@ POLICIES: dict[str, type[Policy]] = {
 }
 OPTIONS: dict[str, tuple[str, ...]] = {
     "stride": ("lead",),
-    "priority": ("age",),
+    "priority": ("age", "preempt"),
     "shortest": ("stretch",),
     "round_robin": ("lead",),
 }

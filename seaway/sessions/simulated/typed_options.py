@@ -59,6 +59,8 @@ class ConfigOptions(TypedDict, total=False):
     window_most: int
     max_passes: int
     max_reserved: int
+    preempt_keep: int
+    preempt_longest: int
     early: Literal["always", "idle", "never"]
     fanout: int
     literal_limit: int

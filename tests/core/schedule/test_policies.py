@@ -363,7 +363,7 @@ def test_a_name_may_have_options() -> None:
     [
         ("strid", r"no policy is called 'strid'; there are fifo, stride, .* \(did you mean 'stride'\?\)"),
         ("", "no policy is called ''"),
-        ("priority:ages=3", r"'priority' has no option 'ages'; its options: age \(did you mean 'age'\?\)"),
+        ("priority:ages=3", r"'priority' has no option 'ages'; its options: age, preempt \(did you mean 'age'\?\)"),
         ("fifo:age=3", "'fifo' has no option 'age'; it has none"),
         ("priority:age=soon", "'soon' for option 'age' of policy 'priority': give a whole number"),
         ("priority:age", "'' for option 'age'"),

@@ -1,0 +1,160 @@
+"""Takes devices from slices for others that wait for them, where the policy of an island says so, and gives them back.
+
+A slice that waits takes devices from those that the policy ranks after it (`Policy.slice_rank`, `Policy.preempts`).
+These move if there is room elsewhere, and are suspended if there is none, so what has been admitted goes on to its end.
+As soon as the other slice has its devices, they wait to come back like any slice that waits, in the order of ranks.
+
+Two bounds hold with every policy. A slice that has come back keeps its devices for `Config.preempt_keep`; who is kept
+waiting by that is reported. One that has been away for `Config.preempt_longest` comes before all others, so none
+starves.
+
+Neighbours: `Resources` knows who waits and where there would be room; `relocation` moves, suspends and resumes. The
+functions that matter: `rank`, `work`, `_take`, `_give_back`.
+"""
+
+from __future__ import annotations
+
+from ..model import SliceSpec, Spans, device_spans, spans
+from ..protocol import LogLine
+from ..schedule.policy import SliceUse
+from ..slices import FIRST, Binding, Key, Resources
+from .on_the_way import OnTheWay
+from .outbox import TurnOutbox
+from .relocation import Relocation
+from .state import ControllerModule, State
+from .watch import Watchdog
+
+
+class Preemption(ControllerModule):
+    _state: State
+    _outbox: TurnOutbox
+    _relocation: Relocation
+    _resources: Resources
+    _watch: Watchdog
+    _away: list[OnTheWay] = []  # slices that have given way, and are not back
+    _returned: dict[Key, int] = {}  # slices that had, and when they came back
+    _reported: set[tuple[Key, Key]] = set()  # who was kept waiting, and by whom
+    _due: int = 0  # when to look again, though nothing has changed; 0: never
+    _seen: tuple[int, int, int] = (-1, -1, -1)  # what places and moves were like when it was looked at last
+
+    def __post_init__(self) -> None:
+        self._resources.rank = self.rank
+
+    def rank(self, session: int, spec: SliceSpec) -> int:
+        """Asked when a slice is bound first. The policies of all islands are of one kind."""
+        of = self._state.sessions[session]
+        use = SliceUse(of.share, spec.name, spec.devices, spec.exclusive, of.weight, of.priority)
+        return self._state.islands[0].scheduler.slice_rank(use)
+
+    def work(self, now: int) -> bool:
+        """True: a slice has begun to move, to rest, or to come back."""
+        if not (self._state.islands[0].scheduler.policy.preempts or self._away):
+            return False
+        seen = (self._resources.version, len(self._relocation.under_way), len(self._relocation.resting))
+        if self._seen == seen and not 0 < self._due <= now:
+            return False
+        self._seen, self._due = seen, 0
+        begun = self._give_back(now)
+        for binding in self._resources.waiting():
+            if binding.session not in self._relocation.resting:
+                begun |= self._take(binding, now)
+        if self._due:
+            self._watch.begin_for(("preempted",), now, self._due - now, lambda at: None)
+        return begun
+
+    # --- devices are taken ---------------------------------------------------------------------------------------
+
+    def _take(self, wanted: Binding, now: int) -> bool:
+        """For a slice that waits, from as few others as will do, those that the policy ranks last. While any gives
+        way for it, no more do."""
+        if any(each.gives_way_to == wanted.key for each in self._relocation.under_way.values()):
+            return False
+        free, kept = [], list[tuple[int, Binding]]()
+        for other in self._resources.bindings():
+            if other.place and not other.held and other.rank > wanted.rank and other.session != wanted.session:
+                until = self._returned.get(other.key, 0) + self._state.config.preempt_keep
+                if other.key in self._returned and until > now:
+                    kept.append((until, other))
+                else:
+                    free.append(other)
+        free.sort(key=lambda other: (-other.rank, -other.ticket))
+        for some in range(1, len(free) + 1):
+            place = self._resources.without(wanted, free[:some])
+            if place is not None:
+                here = [b for b in free[:some] if self._resources.bars(b, wanted) and _overlap(b, device_spans(place))]
+                self._send_away(self._resources.claim(wanted, place), here, now)
+                return True
+        if kept and self._resources.without(wanted, [*free, *[other for _, other in kept]]) is not None:
+            self._keep_waiting(wanted, *min(kept, key=lambda each: each[0]), now)
+        return False
+
+    def _send_away(self, wanted: Binding, here: list[Binding], now: int) -> None:
+        """Elsewhere, if they can run there; else to host memory."""
+        of, text = self._relocation, self._text(wanted.key)
+        devices = device_spans(wanted.claim) if wanted.claim else spans.EMPTY
+        for b in here:
+            if b.key in of.under_way:
+                continue  # with another one that lies there, too
+            if b.key in of.failed or of.move(*b.key, now, devices):
+                of.suspend(*b.key, now)
+                self._away.append(of.under_way[b.key])
+            each = of.under_way[b.key]
+            each.gives_way_to, each.cause = wanted.key, text
+            does = "is suspended" if each.asleep else "moves"
+            self._outbox.effect(LogLine(f"{self._text(b.key)} {does}: it gives way to {text}"))
+
+    def _keep_waiting(self, wanted: Binding, until: int, other: Binding, now: int) -> None:
+        """It could have devices of a slice that has come back a moment ago: that is said once."""
+        self._due = min(self._due or until, until)
+        if (wanted.key, other.key) not in self._reported:
+            self._reported.add((wanted.key, other.key))
+            left = (until - now) / 1e9
+            text = f"{self._text(wanted.key)} waits for {self._text(other.key)}, which has given way before"
+            self._outbox.effect(LogLine(f"{text}: it keeps its devices for {left:.3g} s more"))
+
+    # --- and given back ------------------------------------------------------------------------------------------
+
+    def _give_back(self, now: int) -> bool:
+        """Those that gave way come back when the others have their devices, or when it has lasted too long."""
+        begun, config = False, self._state.config
+        for each in list(self._away):
+            session = each.session.number
+            late = each.since + config.preempt_longest
+            if self._relocation.is_over(each) or (
+                each.asleep and each.gives_way_to is None
+            ):  # or rests as somebody asked
+                self._away.remove(each)
+                self._came_back(each, now)
+                continue
+            if now >= late:
+                for name in each.names:
+                    self._resources.prefer(session, name, FIRST)
+            else:
+                self._due = min(self._due or late, late)
+            if each.phase == "parked" and each.gives_way_to and (now >= late or not self._waits(each.gives_way_to)):
+                each.asleep, each.gives_way_to, each.cause, begun = False, None, "", True
+        return begun
+
+    def _came_back(self, each: OnTheWay, now: int) -> None:
+        config = self._state.config
+        self._returned = {key: at for key, at in self._returned.items() if now < at + config.preempt_keep}
+        self._reported = {(one, other) for one, other in self._reported if self._waits(one) and other in self._returned}
+        for name in each.names:
+            key = (each.session.number, name)
+            binding = self._resources.binding(*key)
+            if binding is not None and binding.place:
+                self._returned[key] = now
+                self._resources.prefer(*key, self.rank(key[0], binding.spec))
+
+    def _waits(self, key: Key) -> bool:
+        """It has no devices yet, and is to have some."""
+        binding = self._resources.binding(*key)
+        return binding is not None and binding.place is None and key[0] not in self._relocation.resting
+
+    def _text(self, key: Key) -> str:
+        session = self._state.sessions.get(key[0])
+        return f"slice {key[1]!r} of client {session.name if session else key[0]!r}"
+
+
+def _overlap(binding: Binding, devices: Spans) -> bool:
+    return binding.place is not None and spans.overlap(device_spans(binding.place), devices)

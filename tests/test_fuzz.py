@@ -53,6 +53,7 @@ FOUND = {  # a seed that failed once, and what was wrong
     17300637: "an array that was given away in the turn in which a view of it was freed",
     17300930: "an array that was lost with a host, and a view of it whose free was lost, too",
     103465: "a buffer in host memory, of which a restarted controller thought that it was on the devices",
+    31000446: "an array that only a view kept when its name had got a copy, and that was to be copied once more",
     18200292: "an array that a restarted controller gave its client when a host that has it had just left",
 }
 PAGE = Path(__file__).parent / "fuzz" / "planted.md"

@@ -384,6 +384,10 @@ class BufferRefs(ControllerModule):
             self._unread(each)
             each.buffer = copy.id
         copy.owner, copy.rows = old, source.rows
+        reading = {run.id: run for each in names for run in each.readers.values() if run.using}
+        source.owner = BufferName(  # a view elsewhere may keep it for longer than its name has its copy
+            old.session, old.name, source.id, ready=old.ready, released=True, readers=reading, count=source.count
+        )
         if source.handle:
             self._buffers.hand_over(source.id, copy.id)
             self._state.see_let_go(source.id, "client", source.client, source.count)

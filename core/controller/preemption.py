@@ -131,8 +131,9 @@ class Preemption(ControllerModule):
                     self._resources.prefer(session, name, FIRST)
             else:
                 self._due = min(self._due or late, late)
-            if each.phase == "parked" and each.gives_way_to and (now >= late or not self._waits(each.gives_way_to)):
-                each.asleep, each.gives_way_to, each.cause, begun = False, None, "", True
+            at_rest = each.phase in ("spilling", "parked")  # or there is no room in host memory
+            if at_rest and each.gives_way_to and (now >= late or not self._waits(each.gives_way_to)):
+                each.asleep, each.gives_way_to, each.cause, each.seen, begun = False, None, "", (), True
         return begun
 
     def _came_back(self, each: OnTheWay, now: int) -> None:

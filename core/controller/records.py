@@ -217,14 +217,14 @@ class RunRecord(msgspec.Struct, eq=False):
     # step -> results that it makes: (slot, buffer, count)
     made_results: dict[int, list[tuple[int, int, int]]] = {}
     literals: dict[int, int] = LATER  # argument index -> slot
+    # written by `array_copies`
+    cold: frozenset[Place] = frozenset()  # arguments that lie there are sent from host memory, if they are in it
     # written by `buffer_refs`
     held: dict[int, int] = {}  # argument index -> buffer id, while this run holds it; of several, the first
     own: dict[int, int] = {}  # slot -> buffer of a result that later steps of this run still read
     # written by `admission`
     donated: frozenset[int] = frozenset()  # arguments whose memory it really takes over
     in_line: int = 0  # its number among those that wait for memory; 0: it is not among them
-    # of the controller's own: where arrays that are in host memory are sent from there
-    cold: frozenset[Place] = frozenset()
     using: bool = False  # admitted: what it holds is in use, and stays on the devices
     # written by `compilation`
     untold: dict[int, Spans] = LATER  # islands (and their hosts) that have not been told of it

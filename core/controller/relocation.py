@@ -205,6 +205,11 @@ class Relocation(ControllerModule):
         found = [self._resources.binding(each.session.number, name) for name in each.names]
         return [b for b in found if b is not None and b.ticket == each.tickets[b.spec.name]]
 
+    def waits(self, each: OnTheWay) -> str:
+        """For what; "": for nothing that takes long."""
+        devices = [b.reason.removeprefix("waits for ") for b in self.bindings(each) if b.place is None]
+        return each.why or "".join(devices[:1])
+
     def _is_parked(self, each: OnTheWay) -> bool:
         return any(b.parked for b in self.bindings(each))
 

@@ -112,7 +112,9 @@ class HostBuffers(msgspec.Struct, eq=False):
         freed."""
         pending = self._state.pending
         for buffer in self._state.buffers.values():
-            ready = buffer.final is None and not (buffer.made is not None and buffer.made in pending)
+            made = buffer.made
+            restored = buffer.foreign and made == ("done", buffer.made_seq)  # its contents are here, and come back
+            ready = buffer.final is None and (made is None or made not in pending or restored)
             if buffer.layout is not None:
                 for at, layout in enumerate(buffer.layouts or (buffer.layout,)):
                     for client, name in buffer.labels or ((0, 0),):

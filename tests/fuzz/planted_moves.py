@@ -7,8 +7,8 @@ from typing import Any
 from core.controller.array_copies import ArrayCopies
 from core.controller.buffer_refs import BufferRefs
 from core.controller.drains import Drains
-from core.controller.preemption import Preemption
 from core.controller.on_the_way import OnTheWay
+from core.controller.preemption import Preemption
 from core.controller.relocation import Relocation
 from core.controller.suspensions import Suspensions
 from core.controller.views import Views
@@ -103,7 +103,7 @@ def _(put: Patch) -> None:
     put(Inventory, "takes_back", lambda self, place, exclusive, anyway: True)
 
 
-@bug("read from host memory", "a copy on the same devices reads what is not there", first=RESTED)
+@bug("read from host memory", "a copy on the same devices reads what is not there", first=OPERATED)
 def _(put: Patch) -> None:
     good = ArrayCopies.begin
 
@@ -114,19 +114,6 @@ def _(put: Patch) -> None:
         return run
 
     put(ArrayCopies, "begin", begin)
-
-
-@bug("its devices for good", "a slice that is to be resumed still waits for devices when it is suspended again", RESTED)
-def _(put: Patch) -> None:
-    good = Resources.park
-
-    def park(self: Resources, session: int, name: str) -> None:
-        waited = (session, name) in self._waiting
-        good(self, session, name)
-        if waited:
-            self._waiting[session, name] = None
-
-    put(Resources, "park", park)
 
 
 @bug("never given back", "a slice that gave way stays in host memory when the other has its devices", first=PREEMPTS)

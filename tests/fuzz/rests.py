@@ -39,6 +39,7 @@ class Rests:
             mine = [
                 each for (number, _), each in machine.relocation.under_way.items()
                 if number == script.actor.number and each.asleep and each.phase in ("spilling", "parked")
+                and each.gives_way_to is None
             ]  # fmt: skip
             if mine and not script.relocating and script.machine.state == "open":
                 names = tuple(name for each in mine for name in each.names)

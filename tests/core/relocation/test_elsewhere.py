@@ -63,6 +63,8 @@ def test_it_waits_for_those_that_are_free_first_and_for_none_when_it_is_suspende
     a.a.relocate("resume")
     made.run_for(50 * MS)
     assert on_the_way(made) == ["returning"]
+    (seen,) = made.machine.snapshot().relocations
+    assert seen.waits == "devices 0-3 of island 'i', bound by slice 's' of session 2"
     a.a.relocate("suspend")
     made.run_for(50 * MS)
     assert on_the_way(made) == ["parked"]

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from core.model.place import line
-from tests.core.views.rig import ROWS, WHOLE, begun
+from core.schedule.policy import Priority
+from tests.core.views.rig import ROWS, WHOLE, Arrays, begun, world
 from tests.world.test_world import drain
 from tests.world.timing import MS, S
 
@@ -86,7 +87,7 @@ def test_views_come_back_though_the_next_start_is_not_told_that_anything_was_sus
 
 
 @pytest.mark.parametrize("after", range(0, 4 * MS, MS // 4))
-def test_a_restart_while_arrays_leave_the_devices_or_come_back_loses_nothing_silently(after: int) -> None:
+def test_a_restart_while_arrays_leave_the_devices_or_come_back_loses_nothing(after: int) -> None:
     made, a = begun()
     kept = [a.whole() for _ in range(3)]
     view = a.joined(*a.four())
@@ -100,9 +101,7 @@ def test_a_restart_while_arrays_leave_the_devices_or_come_back_loses_nothing_sil
     operate(made, "resume")
     made.run_for(S)
     assert not on_the_way(made)
-    left = [handle for handle in (*kept, view) if handle.blame is None]
-    assert all(handle.blame.code == "restart" for handle in (*kept, view) if handle.blame is not None)
-    right(made, a, *left, a.run("read", WHOLE, bytes(32), ROWS).results[0])
+    right(made, a, *kept, view, a.run("read", WHOLE, bytes(32), ROWS).results[0])
     drain(made)
 
 
@@ -152,4 +151,26 @@ def test_a_place_that_is_not_in_this_cluster_any_more_is_left_out() -> None:
     made.run_for(S)
     assert not on_the_way(made), "its arrays come when they are needed"
     right(made, a, kept)
+    drain(made)
+
+
+@pytest.mark.parametrize("phase", ["spilling", "returning"])
+def test_a_slice_that_gave_way_to_another_comes_back_by_itself_after_a_restart(phase: str) -> None:
+    """While it gives way, and while it waits for devices."""
+    made = world(policy=Priority)
+    low, high = Arrays(made.client("low")), Arrays(made.client("high", priority=1))
+    kept = low.a.submit(ALONE, bytes(32)).results[0]
+    assert made.run()
+    taken = high.a.submit(ALONE, bytes(32))
+    assert made.run_until(lambda: on_the_way(made) == [phase])
+    made.run_for(MS)
+    made.restart_controller()
+    made.run_for(S)
+    again = high.a.submit(ALONE, bytes(32))
+    made.run_for(S)
+    assert again.good
+    assert taken.ended
+    high.a.release_slice("s")
+    assert made.run_until(lambda: not on_the_way(made))
+    right(made, low, kept)
     drain(made)

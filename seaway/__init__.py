@@ -12,7 +12,7 @@ declare          `slice`, `jit`, `pmap`, `program`, `synthetic`, `pipeline` and 
 in a program     `put`, `route`, `checkpoint`
 read and wait    `get`, `block_until_ready`
 clients, time    `client`, `spawn`, `current_session`; `now`, `sleep`, `deadline`
-classes          `Array`, `Run`, `Session`, `Slice`
+classes          `Array`, `Run`, `Session`, `Slice`, `ElasticSlice`
 modules          `errors`, `policies`, `costs`, `trace`, `workload`
 
 `help(sw.NAME)` has an example of each.
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     )
     from .sessions.connected import connect, local
     from .sessions.simulated import simulate
-    from .specs import Slice, slice  # noqa: A004 - as the paper's users say it
+    from .specs import ElasticSlice, Slice, slice  # noqa: A004 - as the paper's users say it
 
 # The package of each name. It is imported when the name is first used, so that `import seaway` is fast.
 _PUBLIC = {
@@ -58,7 +58,7 @@ _PUBLIC = {
     ),
     "sessions.simulated": ("simulate",),
     "sessions.connected": ("connect", "local"),
-    "specs": ("Slice", "slice"),
+    "specs": ("ElasticSlice", "Slice", "slice"),
 }  # fmt: skip
 _HOME = {name: package for package, names in _PUBLIC.items() for name in names}
 _MODULES = ("costs", "errors", "policies", "trace", "workload")
@@ -89,9 +89,9 @@ _PLACE = {name: f"sw.{module}.{name}" for module, names in _ELSEWHERE.items() fo
 }
 
 __all__ = [
-    "Array", "Run", "Session", "Slice", "__version__", "block_until_ready", "checkpoint", "client", "connect", "costs",
-    "current_session", "deadline", "errors", "get", "jit", "local", "now", "pipeline", "pmap", "policies", "program",
-    "put", "route", "simulate", "sleep", "slice", "spawn", "stage", "synthetic", "trace",
+    "Array", "ElasticSlice", "Run", "Session", "Slice", "__version__", "block_until_ready", "checkpoint", "client",
+    "connect", "costs", "current_session", "deadline", "errors", "get", "jit", "local", "now", "pipeline", "pmap",
+    "policies", "program", "put", "route", "simulate", "sleep", "slice", "spawn", "stage", "synthetic", "trace",
     "workload",
 ]  # fmt: skip
 

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import accumulate
+from operator import itemgetter
 from typing import Any
+
+from core.controller import BOUNDS
 
 from ..auth import AccessRefused, is_loopback
 
 REQUEST = 8192  # bytes of a request, at most
 PATIENCE = 5.0  # seconds for a request to come
 Sample = tuple[dict[str, Any], float]
+Times = tuple[dict[str, Any], dict[str, Any]]  # labels and a `Histogram`
+UPPER = (*(f"{bound / 1e9:g}" for bound in BOUNDS), "+Inf")
 ACCOUNTS = {
     "account_device_seconds_total": "Time that devices had gangs of an account, of all devices together.",
     "account_bytes_in_total": "Contents that its clients put.",
@@ -22,48 +29,54 @@ ACCOUNTS = {
 }
 
 
+class _Text:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, name: str, words: str, samples: Iterable[Sample]) -> None:
+        self._head(name, words, "counter" if name.endswith("_total") else "gauge")
+        self.lines += [f"seaway_{name}{_labels(labels)} {value:.15g}" for labels, value in samples]
+
+    def times(self, name: str, words: str, samples: Iterable[Times]) -> None:
+        self._head(name, words, "histogram")
+        for labels, each in samples:
+            counts = list(accumulate(each["counts"]))
+            for upper, count in zip(UPPER, counts, strict=True):
+                self.lines.append(f"seaway_{name}_bucket{_labels(labels | {'le': upper})} {count}")
+            self.lines.append(f"seaway_{name}_sum{_labels(labels)} {each['total'] / 1e9:.15g}")
+            self.lines.append(f"seaway_{name}_count{_labels(labels)} {counts[-1]}")
+
+    def _head(self, name: str, words: str, kind: str) -> None:
+        self.lines += (f"# HELP seaway_{name} {words}", f"# TYPE seaway_{name} {kind}")
+
+
 def text_of(found: dict[str, Any]) -> str:
-    """`found`: as `status.status_of` says it."""
-    islands, clients = found["islands"], found["clients"]
-    lines: list[str] = []
-
-    def say(name: str, words: str, samples: Iterable[Sample]) -> None:
-        kind = "counter" if name.endswith("_total") else "gauge"
-        lines.extend((f"# HELP seaway_{name} {words}", f"# TYPE seaway_{name} {kind}"))
-        lines.extend(f"seaway_{name}{_labels(labels)} {value:.15g}" for labels, value in samples)
-
-    def of_islands(value: Callable[[dict[str, Any]], float]) -> list[Sample]:
-        return [({"island": island["name"]}, value(island)) for island in islands]
-
-    def of_clients(value: Callable[[dict[str, Any]], float]) -> list[Sample]:
-        return [({"client": each["client"], "name": each["name"]}, value(each)) for each in clients]
-
+    """`found`: as `cluster_status.figures_of` says it."""
+    text, islands = _Text(), found["islands"]
+    say, each = text.say, partial(_of, "island", islands)
     say("up", "1: the controller answers.", [({}, 1)])
     say("starts", "Earlier starts with the same --state.", [({}, found["incarnation"])])
-    say("island_running", "1: takes work.", of_islands(lambda each: each["phase"] == "running"))
-    say("island_epoch", "How often it has formed.", of_islands(lambda each: each["epoch"]))
-    say("island_hosts", "Hosts that it should have.", of_islands(lambda each: len(each["hosts"])))
-    connected = of_islands(lambda each: sum(host["connected"] for host in each["hosts"]))
+    say("island_running", "1: takes work.", each(lambda island: island["phase"] == "running"))
+    say("island_epoch", "How often it has formed.", each("epoch"))
+    say("island_hosts", "Hosts that it should have.", each(lambda island: len(island["hosts"])))
+    connected = each(lambda island: sum(host["connected"] for host in island["hosts"]))
     say("island_hosts_connected", "Hosts that are connected.", connected)
-    say("gangs_under_way", "In the island's order, not over.", of_islands(lambda each: each["under_way"]))
-    say("gangs_total", "Gangs that have entered an order.", [({}, found["gangs"])])
+    say("island_devices", "Devices that it should have.", each("devices"))
+    say("island_memory_bytes", "Memory of its devices.", each("memory"))
+    say("island_memory_used_bytes", "Used behind the last gang of its order.", each("memory_used"))
+    words = "Used, or kept for what admitted runs may still add."
+    say("island_memory_reserved_bytes", words, each("memory_reserved"))
+    words = "Time for which a gang had its devices, until the controller heard that it was over."
+    text.times("gang_seconds", words, each("gang_time"))
+    say("gangs_under_way", "In the island's order, not over.", each("under_way"))
     words = 'Waits that have outlasted their soft bound; island "": of no island alone.'
-    elsewhere = {"island": ""}, found["stalled_elsewhere"]
-    say("stalled", words, [*of_islands(lambda each: each["stalled"]), elsewhere])
+    say("stalled", words, [*each("stalled"), ({"island": ""}, found["stalled_elsewhere"])])
     say("hosts_refused", "Agents that were not taken, by name.", [({}, len(found["refused"]))])
     say("stalls_total", "Waits that outlasted their soft bound.", [({}, found["stalls"])])
     words = "How far a host's clock is ahead of the controller's."
     say("clock_offset_seconds", words, _of_clocks(islands, "offset"))
     say("clock_bound_seconds", "How far that may be off.", _of_clocks(islands, "bound"))
-    say("clients", "Open sessions.", [({}, len(clients))])
-    say("client_runs", "Runs that have not ended.", of_clients(lambda each: each["runs"]))
-    say("client_programs", "Programs that are registered.", of_clients(lambda each: each["programs"]))
-    say("runs", "Runs that have not ended.", [({}, found["runs"])])
-    say("runs_total", "Runs that were submitted.", [({}, found["submitted"])])
-    for name, words in ACCOUNTS.items():
-        key = name.removeprefix("account_").removesuffix("_total")
-        samples = [({"account": each["account"]}, each["used"][key]) for each in found["accounts"]]
-        say(name, words, samples)
+    _of_clients(text, found)
     say("buffers", "Buffers that somebody holds.", [({}, found["buffers"])])
     if found["record"] is not None:
         words = "1: the event log cannot be written any more."
@@ -73,7 +86,37 @@ def text_of(found: dict[str, Any]) -> str:
     say("contents_through_controller_bytes_total", words, [({}, found["contents_through_controller"])])
     words = "Calls and streams that were refused, by what was wrong with them."
     say("refused_total", words, [({"kind": kind}, count) for kind, count in found["refusals"].items()])
-    return "\n".join([*lines, ""])
+    return "\n".join([*text.lines, ""])
+
+
+def _of_clients(text: _Text, found: dict[str, Any]) -> None:
+    """By their names, of which core bounds the number."""
+    say, clients = text.say, found["meters"]
+    here, ever = partial(_of, "client", [each for each in clients if each["sessions"]]), partial(_of, "client", clients)
+    say("clients", "Open sessions.", [({}, len(found["clients"]))])
+    say("client_runs", "Runs that have not ended.", here("runs"))
+    say("client_programs", "Programs that are registered.", here("programs"))
+    say("client_memory_bytes", "Arrays that it has names for, on all devices.", here("memory"))
+    words = "Time of a run that did not fail, from the call to its end."
+    text.times("run_seconds", words, ever("run_time"))
+    words = "Time of such a run from the call until its first gang had its devices."
+    text.times("run_wait_seconds", words, ever("wait_time"))
+    say("runs_failed_total", "Runs that failed or were cancelled.", ever("failed"))
+    words = "Time for which devices had gangs of a client, of all devices together."
+    times = [
+        ({"client": each["name"], "island": found["islands"][island]["name"]}, taken / 1e9)
+        for each in clients for island, taken in each["shown_time"].items()
+    ]  # fmt: skip
+    say("device_seconds_total", words, times)
+    for name, words in ACCOUNTS.items():
+        key = name.removeprefix("account_").removesuffix("_total")
+        say(name, words, [({"account": each["account"]}, each["used"][key]) for each in found["accounts"]])
+
+
+def _of(kind: str, rows: list[dict[str, Any]], value: str | Callable[[dict[str, Any]], float]) -> list[Any]:
+    """Samples of all rows: with what they have by this key, or that."""
+    found = itemgetter(value) if isinstance(value, str) else value
+    return [({kind: row["name"]}, found(row)) for row in rows]
 
 
 def _of_clocks(islands: list[dict[str, Any]], name: str) -> list[Sample]:

@@ -1,8 +1,8 @@
 """The documents of a checkpoint: the `zarr.json` of its group, and of each array.
 
 The group's attributes list the arrays, with the checksum of each chunk, and end with a digest of that list. So a chunk
-that has changed places with another, or is of another save, is found as well as one that is damaged. A list of an older
-Seaway has neither; its chunks have no checksums. A key of `jax.random` is two words of 32 bits, in a last dimension.
+that has changed places with another, or is of another save, is found as well as one that is damaged. A key of
+`jax.random` is two words of 32 bits, in a last dimension.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SavedArray(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
     dtype: str
     shape: Shape
-    chunk: Shape | None = None  # None: in a list without sums
+    chunk: Shape
     sums: str = ""
 
 
@@ -98,15 +98,19 @@ class _ArrayDocument(msgspec.Struct):
 
 
 class ChunkLayout(NamedTuple):
-    """How an array lies in its files. `sums`: a list, or "". `summed`: whether files end with a checksum."""
+    """How an array lies in its files. `sums`: a list; "": nobody has one."""
 
     name: str
     dtype: str
     chunk: Shape  # elements, without the words of a key
     grid: Shape
-    sums: str
-    summed: bool
+    sums: str = ""
     zarr: Literal[2, 3] = 3
+
+    @property
+    def summed(self) -> bool:
+        """Whether files end with a checksum."""
+        return self.zarr == 3
 
     @property
     def nbytes(self) -> int:
@@ -133,7 +137,7 @@ class ChunkLayout(NamedTuple):
 
 def layout_of(entry: ArrayEntry) -> ChunkLayout:
     """The layout of an array that is being saved."""
-    return ChunkLayout(entry.name, entry.dtype, entry.chunk, grid_of(entry.shape, entry.chunk), "", True)
+    return ChunkLayout(entry.name, entry.dtype, entry.chunk, grid_of(entry.shape, entry.chunk))
 
 
 # --- written ------------------------------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ def saved_step(folder: Path) -> SavedStep:
     text = document(folder, ROOT_FILE)
     group: _GroupDocument = _decoded(folder, ROOT_FILE, text, _GroupDocument, "is not that of a Seaway checkpoint")
     told = group.attributes.seaway
-    if told.sum and told.sum != _digest(told):
+    if told.sum != _digest(told):
         raise Damaged(folder, ROOT_FILE, "is damaged: its checksum is wrong")
     wrong = _wrong(told)
     if wrong:
@@ -216,11 +220,9 @@ def _wrong(told: SavedStep) -> str:
         shaped = len(each.shape) <= DIMENSIONS and all(size >= 0 for size in each.shape)
         if not NAME.fullmatch(name) or each.dtype not in ITEM_BYTES or not shaped:
             return f"an array {name[:80]!r} of type {each.dtype[:40]!r} and shape {each.shape[:8]}"
-        if (each.chunk is None) == bool(told.sum):
-            return f"array {name!r} has no chunks" if told.sum else "its digest is missing"
-        if each.chunk is not None and not fits_in(each.shape, each.chunk):
+        if not fits_in(each.shape, each.chunk):
             return f"array {name!r} of shape {each.shape[:8]} in chunks of {each.chunk[:8]}"
-        count = prod(grid_of(each.shape, each.chunk)) if each.chunk is not None else 0
+        count = prod(grid_of(each.shape, each.chunk))
         if len(each.sums) != 8 * count or not SUMS.fullmatch(each.sums):
             return f"array {name!r} has {len(each.sums) // 8} checksums for {count} chunks"
     return ""
@@ -240,19 +242,15 @@ def chunk_layout(folder: Path, name: str, saved: SavedArray) -> ChunkLayout:
         chunk = chunk[:-1]
     elif saved.dtype == KEYS:
         chunk = ()
-    wanted = saved.chunk is None or chunk == saved.chunk
-    if not wanted or not fits_in(saved.shape, chunk):
+    if chunk != saved.chunk:
         raise Damaged(folder, file, f"describes chunks of {chunk[:8]}")
     names = [codec.name for codec in told.codecs]
     endian = told.codecs[0].configuration.get("endian") if told.codecs else None
     plain = ITEM_BYTES[saved.dtype] == 1 and endian is None
-    readable = names in (["bytes"], ["bytes", CODEC]) and (endian == "little" or plain)
+    readable = names == ["bytes", CODEC] and (endian == "little" or plain)
     if not readable or told.storage_transformers or told.chunk_key_encoding.configuration.separator != "/":
         raise Damaged(folder, file, f"describes files that Seaway does not write (codecs {', '.join(names)[:80]})")
-    summed = len(names) == 2
-    if saved.sums and not summed:
-        raise Damaged(folder, file, "describes files without checksums")
-    return ChunkLayout(name, saved.dtype, chunk, grid_of(saved.shape, chunk), saved.sums, summed)
+    return ChunkLayout(name, saved.dtype, chunk, grid_of(saved.shape, chunk), saved.sums)
 
 
 def fits_in(shape: Shape, chunk: Shape) -> bool:

@@ -140,7 +140,7 @@ def _written(folder: Path, nonce: str) -> Chunks:
 
 
 def _layout_of(entry: ArrayEntry) -> ChunkLayout:
-    return ChunkLayout(entry.name, entry.dtype, entry.chunk, grid_of(entry.shape, entry.chunk), "", False, zarr=2)
+    return ChunkLayout(entry.name, entry.dtype, entry.chunk, grid_of(entry.shape, entry.chunk), zarr=2)
 
 
 def _document_of(entry: ArrayEntry, sums: str) -> bytes:
@@ -212,4 +212,4 @@ def _read_layout(folder: Path, entry: ArrayEntry) -> ChunkLayout:
     sums = "" if told.seaway is None else told.seaway.crc32c
     if told.seaway is not None and (len(sums) != 8 * prod(grid) or not SUMS.fullmatch(sums)):
         raise Damaged(folder, name, f"has {len(sums) // 8} checksums ({CODEC}) for {prod(grid)} chunks")
-    return ChunkLayout(entry.name, entry.dtype, told.chunks, grid, sums, False, zarr=2)
+    return ChunkLayout(entry.name, entry.dtype, told.chunks, grid, sums, zarr=2)

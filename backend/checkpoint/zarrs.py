@@ -108,14 +108,12 @@ def _stopped(folder: Path, what: str, error: OSError) -> CheckpointError:
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def read(
-    folder: Path, wanted: Sequence[tuple[ArrayEntry, Mapping[Index, Box]]]
-) -> tuple[list[dict[Index, Array]], bool]:
-    """Reads boxes of arrays into memory, as shards; and whether all had checksums. Blocks. Raises CheckpointError."""
+def read(folder: Path, wanted: Sequence[tuple[ArrayEntry, Mapping[Index, Box]]]) -> list[dict[Index, Array]]:
+    """Reads boxes of arrays into memory, as shards. Blocks. Raises CheckpointError."""
     saved = saved_step(folder).arrays
     _check(folder, saved, [entry for entry, _ in wanted])
     layouts = [chunk_layout(folder, entry.name, saved[entry.name]) for entry, _ in wanted]
-    return read_shards(folder, wanted, layouts), all(layout.summed for layout in layouts)
+    return read_shards(folder, wanted, layouts)
 
 
 def read_shards(
@@ -240,25 +238,23 @@ def _seen(look: Callable[[], T], until: float) -> T:
 
 
 class Verified(NamedTuple):
-    """What `verify` has read. `summed`: whether there are checksums, so that it would have seen any damage."""
+    """What `verify` has read."""
 
     arrays: int
     nbytes: int
-    summed: bool
 
 
 def verify(folder: Path, damaged: Callable[[str, str], None]) -> Verified:
     """Reads all files of a complete step, a piece at a time. Calls `damaged(file, what)` for each that is missing or
     not as it was written. Raises CheckpointError if the list of its arrays cannot be read."""
     step = saved_step(folder)
-    nbytes, summed = 0, bool(step.sum)
+    nbytes = 0
     for name, saved in step.arrays.items():
         try:
             layout = chunk_layout(folder, name, saved)
         except Damaged as error:
             damaged(error.name, error.what)
             continue
-        summed = summed and layout.summed
         named = 0
         for cell in layout.cells():
             try:
@@ -270,4 +266,4 @@ def verify(folder: Path, damaged: Callable[[str, str], None]) -> Verified:
             if named == NAMED:
                 damaged(name, f"has more damaged files; {NAMED} of them are named")
                 break
-    return Verified(len(step.arrays), nbytes, summed)
+    return Verified(len(step.arrays), nbytes)

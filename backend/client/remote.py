@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from core.client import Client
 from core.link import for_client
@@ -26,7 +27,7 @@ from core.protocol import CONTROLLER, Chunk
 from core.protocol import effects as e
 
 from ..auth import Access
-from ..contents import Array, ArraySink, ArraySource, hash_of
+from ..contents import Array, ArraySink, ShardSource, Shelf, cut, hash_of
 from ..node import NetworkNode, calls
 from ..streams import Load
 from ..wire import Address, Pass, call_messages, framing
@@ -60,27 +61,13 @@ class PutOffer:
         self._here.wait(COPYING)
         return self._array
 
-
-class SentOffer:
-    """An offer that is being sent, with the layout in which it is to lie."""
-
-    __slots__ = ("_layout", "_lock", "_offer", "_source")
-
-    def __init__(self, offer: PutOffer, layout: Layout) -> None:
-        self._offer, self._layout = offer, layout
-        self._source: ArraySource | None = None
-        self._lock = threading.Lock()
-
-    def read(self, chunk: Chunk) -> memoryview:
-        """The bytes of a chunk; called in a copying thread."""
-        array = self._offer.array()
-        with self._lock:
-            if self._source is None:
-                if array is None:
-                    raise LookupError(f"{chunk} is requested, but its contents were never given")
-                self._source = ArraySource(array)
-                self._source.lies(self._layout)
-        return self._source.read(chunk)
+    def shards(self, layout: Layout) -> Shelf:
+        """All shards of the contents, as soon as these are given; called in a copying thread. Raises LookupError if
+        there will be none."""
+        array = self.array()
+        if array is None:
+            raise LookupError("hosts request contents that were never given")
+        return cut(layout, np.asarray(array))
 
 
 class Head:
@@ -166,7 +153,7 @@ class Remote:
         self.node.directory["controller"] = head.address
         self._title = f"who/{secrets.token_hex(16)}"  # until the controller has given us a number
         self._offered: dict[int, PutOffer] = {}  # by buffer
-        self._sources: dict[int, SentOffer] = {}  # by transfer
+        self._sources: dict[int, ShardSource] = {}  # by transfer
         self._sinks: dict[int, ArraySink] = {}  # by transfer
         self._shards: dict[int, int] = {}  # by request: the only shard that it wants, until its contents come
         self._arrived: dict[int, Array] = {}  # by request
@@ -234,14 +221,15 @@ class Remote:
     def _perform(self, effect: e.Command) -> None:
         match effect:
             case e.OpenSend(transfer=transfer, buffers=(buffer,), sources=(layout,)) if buffer in self._offered:
-                self._sources[transfer] = SentOffer(self._offered[buffer], layout)
+                offer = self._offered[buffer]
+                self._sources[transfer] = ShardSource(effect, None, lambda _: offer.shards(layout))
                 self._not_wanted(buffer)
             case e.Sent(transfer=transfer):
                 self._sources.pop(transfer, None)
             case e.GetStarted(request=request, shard=shard):
                 self._shards[request] = shard
-            case e.OpenRecv(transfer=transfer, buffers=(request,), targets=(layout,)):
-                self._sinks[transfer] = ArraySink(layout, self._shards.pop(request))
+            case e.OpenRecv(transfer=transfer, buffers=(request,)):
+                self._sinks[transfer] = ArraySink(effect, self._shards.pop(request))
             case e.Fill(chunk=chunk):
                 self._sinks[chunk.transfer].fill(chunk, self.node.contents)
             case e.Received(transfer=transfer, request=request, blame=blame):
@@ -276,7 +264,7 @@ class Remote:
         """A function that reads a chunk. A chunk may be sent again when its receiver has all contents and its
         source is gone; then it is empty, since the receiver does not read it."""
         source = self._sources.get(chunk.transfer)
-        return bytes if source is None else lambda: source.read(chunk)
+        return bytes if source is None else lambda: source.bytes_of(chunk)
 
     # --- the end ------------------------------------------------------------------------------------------------
 

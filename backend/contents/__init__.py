@@ -13,6 +13,6 @@ from . import callbacks, shard_io, stablehlo_code
 from .callbacks import CALLBACK_S, CallbackFault
 from .code_blobs import LATELY, LIMIT, Blobs, InUse, hash_of
 from .host_pieces import HostPieces, local_shards
-from .shard_io import Array, ArraySink, ArraySource, ContentsMismatch, Overflow, ShardSource, Sink
+from .shard_io import Array, ArraySink, ContentsMismatch, Overflow, ShardSource, Shelf, Sink, cut
 from .stablehlo_code import AboutError, CompiledAbout, PlatformAbout, PlatformDevice, StableHLOCode
 from .staged_program import COPY, RESHARD, StagedCall, StagedProgram, StagedStep

@@ -11,8 +11,11 @@ from typing import Any, NamedTuple
 
 from core.model import Hosts, Index, Layout, Layouts, Piece, Shards, numbered, receives, sends, virtual_index
 
-KEPT = 256  # moves that are remembered
+KEPT = 256  # moves that are remembered, and layouts
 Box = tuple[Any, ...]  # slices, and an Ellipsis behind them, so that indexing always gives a view
+
+
+shards_of = lru_cache(KEPT)(Shards)  # arithmetic of a layout
 
 
 class Spot(NamedTuple):
@@ -24,14 +27,13 @@ class Spot(NamedTuple):
 
 
 class HostPieces:
-    """`me`: the host. `sent`, `received`: where each piece of a move lies, by its number, and its sender. `shards`:
-    arithmetic of a layout. `here`: the distinct shards of it that this host has."""
+    """`me`: the host. `sent`, `received`: where each piece of a move lies, by its number, and its sender. `here`: the
+    distinct shards of a layout that this host has."""
 
     def __init__(self, me: int, hosts: Hosts) -> None:
         self.me, self.hosts = me, hosts
         self.sent = lru_cache(KEPT)(self._sent)
         self.received = lru_cache(KEPT)(self._received)
-        self.shards = lru_cache(KEPT)(Shards)
         self.here = lru_cache(KEPT)(self._here)
 
     def _sent(self, sources: Layouts, targets: Layouts) -> Mapping[int, Spot]:
@@ -49,7 +51,7 @@ class HostPieces:
         }
 
     def _spot(self, array: int, layout: Layout, device: int, piece: Piece) -> Spot:
-        shards = self.shards(layout)
+        shards = shards_of(layout)
         index = shards.shard_of(device)
         return Spot(array, index, _within(shards, index, piece))
 

@@ -1,8 +1,9 @@
 """Contents of transfers: pieces are cut out of shards at the sender, and assembled to shards at the receiver.
 
-A host uses `ShardSource` and `Sink`, one for each half of a transfer that core opens. Pieces are those of
-`core.model.resharding` where both layouts are known, otherwise whole shards, numbered row-major. A client, which has
-whole arrays, uses `ArraySource` and `ArraySink`. This module uses numpy and no device; contents are bytes in C order.
+There is a `ShardSource` or a `Sink` for each half of a transfer that core opens, on hosts and at clients. Pieces are
+those of `core.model.resharding` where both layouts are known, otherwise whole shards, numbered row-major. A client has
+whole arrays: their shards are views (`cut`, `ArraySink`). This module uses numpy and no device; contents are bytes in C
+order.
 
 In a sparse exchange, a shard's rows consist of whole words: the first word says to which shard of the target the row
 goes, the second which row it was (see `seaway.api.routing`). Piece `s * targets + t` holds the rows of source shard s
@@ -24,7 +25,7 @@ from core.protocol import Chunk
 from core.protocol import effects as e
 from core.transfer import ALL
 
-from .host_pieces import Box, HostPieces, Spot
+from .host_pieces import Box, HostPieces, Spot, shards_of
 
 Array = np.ndarray[Any, Any]
 Shelf = Mapping[Index, Array]  # shards of one layout
@@ -100,19 +101,19 @@ def cut(layout: Layout, array: Array) -> dict[Index, Array]:
 
 
 class ShardSource:
-    """The contents of one host's OpenSend. `fetch` returns the shards that the host has of one of its buffers; it is
-    called once a buffer, in the first thread that needs them. `sparse`: whether the pieces are those that were counted
-    (see `pjrt.rows`)."""
+    """The contents of an OpenSend. `fetch` returns the shards that there are of a buffer; it is called once a buffer,
+    in the first thread that needs them. `pieces`: the host's, for moves. `sparse`: whether the pieces are those that
+    were counted (see `pjrt.rows`)."""
 
     def __init__(
-        self, send: e.OpenSend, pieces: HostPieces, fetch: Callable[[int], Shelf], *, sparse: bool = False
+        self, send: e.OpenSend, pieces: HostPieces | None, fetch: Callable[[int], Shelf], *, sparse: bool = False
     ) -> None:
         if not send.sources:
             raise ContentsMismatch(
                 f"transfer {send.transfer} is to be sent, but the layout of buffer {send.buffers[0]} is not known"
             )
         self._send, self._host, self.sparse = send, pieces, sparse
-        self._shards = pieces.shards(send.sources[0])
+        self._shards = shards_of(send.sources[0])
         self._sizes = {piece: nbytes for _, piece, nbytes in send.pieces}
         self._fetch, self._shelves = fetch, dict[int, Shelf]()  # by buffer
         self._pieces: dict[int, memoryview] = {}  # pieces that are partly sent
@@ -163,6 +164,7 @@ class ShardSource:
         if not self._send.targets:
             return Spot(0, index_of(self._shards, number), (...,))
         if self._spots is None:
+            assert self._host is not None, "clients send whole shards"
             self._spots = self._host.sent(self._send.sources, self._send.targets)
         return self._spots.get(number)
 
@@ -179,7 +181,8 @@ class ShardSource:
     def _part(self, spot: Spot) -> Array:
         shard = self._shelf(spot.array).get(spot.shard)
         if shard is None:
-            text = f"transfer {self._send.transfer} sends shard {spot.shard}, which is not on host {self._host.me}"
+            here = "here" if self._host is None else f"on host {self._host.me}"
+            text = f"transfer {self._send.transfer} sends shard {spot.shard}, which is not {here}"
             raise ContentsMismatch(text)
         found: Array = shard[spot.box]
         return found
@@ -241,29 +244,33 @@ class _Incoming:
 
 
 class Sink:
-    """Takes the contents of one host's OpenRecv. A filled shard is never written to again: it may be kept."""
+    """Takes the contents of an OpenRecv. A filled shard is never written to again: it may be kept. `pieces`: the
+    host's. `shelf`: where they go, of a client."""
 
-    def __init__(self, recv: e.OpenRecv, pieces: HostPieces) -> None:
+    def __init__(self, recv: e.OpenRecv, pieces: HostPieces | None, shelf: Shelf | None = None) -> None:
         if not recv.targets:
             raise ContentsMismatch(
                 f"transfer {recv.transfer} comes, but the layout of buffer {recv.buffers[0]} is not known"
             )
         self.buffers, self.layouts, self.sparse = recv.buffers, recv.targets, recv.sparse
-        self._transfer = recv.transfer
-        self._shards = pieces.shards(recv.targets[0])
-        self._here = pieces.here(recv.targets[0])
+        self._transfer, self._host = recv.transfer, pieces
+        self._shards = shards_of(recv.targets[0])
         self._pieces: dict[tuple[int, int], _Incoming] = {}  # by (sender, piece)
         self._rows: dict[int, bytearray] = {}  # of a sparse exchange, by piece
         if recv.sparse:
             return
-        self._shelves = [
-            {index: empty(pieces.shards(layout).size, layout.dtype) for index in pieces.here(layout)}
-            for layout in recv.targets
-        ]
-        planned = pieces.received(recv.sources, recv.targets) if recv.sources else {}
+        self._shelves = [dict(shelf)] if shelf is not None else list(map(self._empty, recv.targets))
+        planned = pieces.received(recv.sources, recv.targets) if pieces is not None and recv.sources else {}
         for sender, number, nbytes in recv.pieces:
             spot = planned[sender, number] if recv.sources else Spot(0, index_of(self._shards, number), (...,))
             self._pieces[sender, number] = _Incoming(self._shelves[spot.array][spot.shard], spot.box, nbytes)
+
+    def _here(self, layout: Layout) -> tuple[Index, ...]:
+        assert self._host is not None, "a client says itself where contents go"
+        return self._host.here(layout)
+
+    def _empty(self, layout: Layout) -> dict[Index, Array]:
+        return {index: empty(shards_of(layout).size, layout.dtype) for index in self._here(layout)}
 
     def room(self, chunk: Chunk) -> memoryview | None:
         """Where the contents of a chunk may be received, before `fill` is called with them."""
@@ -302,12 +309,12 @@ class Sink:
         return sum(piece.nbytes - piece.came for piece in self._pieces.values())
 
     def shards(self) -> list[dict[Index, Array]]:
-        """This host's distinct shards of each buffer, when all has come. Raises Overflow if too many rows came."""
+        """The distinct shards of each buffer, when all has come. Raises Overflow if too many rows came."""
         if self.missing:
             raise ContentsMismatch(f"transfer {self._transfer} ended, but {self.missing} bytes are missing")
         if not self.sparse:
             return self._shelves
-        return [{index: self._gather(index) for index in self._here}]
+        return [{index: self._gather(index) for index in self._here(self.layouts[0])}]
 
     def _gather(self, index: Index) -> Array:
         """The rows that came for this shard, in the order of their sources."""
@@ -325,71 +332,21 @@ class Sink:
         return made
 
 
-# --- clients ----------------------------------------------------------------------------------------------------
+class ArraySink(Sink):
+    """What a client receives: a whole array, each shard from a host that has it; or one of its shards (`only`)."""
 
-
-class ArraySource:
-    """A whole array that a client sends, shard by shard."""
-
-    def __init__(self, array: Any) -> None:
-        self.array: Array = np.asarray(array)
-        self._shards: Shards | None = None
-        self._last: tuple[int, memoryview] = (-1, memoryview(b""))
-        self._lock = threading.Lock()
-
-    def lies(self, layout: Layout) -> None:
-        """Sets the layout, which is known when the hosts are ready to receive."""
-        if tuple(self.array.shape) != tuple(layout.shape):
-            raise ContentsMismatch(f"an array of shape {self.array.shape} where {layout.shape} is expected")
-        self._shards = Shards(layout)
-
-    def read(self, chunk: Chunk) -> memoryview:
-        assert self._shards is not None, "`lies` has to be called first"
-        # chunks come shard by shard: a copy of the last shard is kept for its further chunks
-        with self._lock:
-            number, shard = self._last
-            if number != chunk.piece:
-                shard = raw_bytes(self.array[box_of(self._shards, index_of(self._shards, chunk.piece))])
-                self._last = chunk.piece, shard
-        if chunk.offset < 0 or chunk.offset + chunk.nbytes > len(shard):
-            raise ContentsMismatch(f"{chunk} is not of a shard of {len(shard)} bytes")
-        return shard[chunk.offset : chunk.offset + chunk.nbytes]
-
-
-class ArraySink:
-    """A whole array that a client receives, each shard from a host that has it; or one of its shards alone (`only`)."""
-
-    def __init__(self, layout: Layout, only: int = ALL) -> None:
-        self._shards, self._only = Shards(layout), only
-        self._count = self._shards.count if only == ALL else 1
-        self._array = empty(layout.shape if only == ALL else self._shards.size, layout.dtype)
-        self._nbytes = math.prod(self._shards.size) * self._array.dtype.itemsize
-        self._pieces: dict[int, _Incoming] = {}
-
-    def room(self, chunk: Chunk) -> memoryview | None:
-        """As that of `Sink`."""
-        fits = chunk.piece == self._only or (self._only == ALL and 0 <= chunk.piece < self._shards.count)
-        return self._piece(chunk).room(chunk.offset, chunk.nbytes) if fits else None
-
-    def _piece(self, chunk: Chunk) -> _Incoming:
-        piece = self._pieces.get(chunk.piece)
-        if piece is None:
-            index = index_of(self._shards, chunk.piece)
-            if self._only not in (ALL, chunk.piece):
-                raise ContentsMismatch(f"shard {chunk.piece} comes, and shard {self._only} was asked for")
-            box = box_of(self._shards, index) if self._only == ALL else (...,)
-            piece = self._pieces[chunk.piece] = _Incoming(self._array, box, self._nbytes)
-        return piece
-
-    def fill(self, chunk: Chunk, contents: bytes | memoryview) -> None:
-        piece = self._piece(chunk)
-        if len(contents) != chunk.nbytes or chunk.offset < 0 or chunk.offset + chunk.nbytes > self._nbytes:
-            raise ContentsMismatch(f"{len(contents)} bytes for {chunk} of a shard of {self._nbytes}")
-        piece.take(chunk.offset, contents)
+    def __init__(self, recv: e.OpenRecv, only: int = ALL) -> None:
+        (layout,) = recv.targets
+        shards = shards_of(layout)
+        if only == ALL:
+            self._array = empty(layout.shape, layout.dtype)
+            shelf = cut(layout, self._array)
+        else:
+            self._array = empty(shards.size, layout.dtype)
+            shelf = {index_of(shards, only): self._array}
+        super().__init__(recv, None, shelf)
 
     def array(self) -> Array:
         """The array, or the shard, when all of it has come."""
-        missing = self._nbytes * self._count - sum(piece.came for piece in self._pieces.values())
-        if missing:
-            raise ContentsMismatch(f"an array's transfer ended, but {missing} of its bytes are missing")
+        self.shards()
         return self._array

@@ -7,7 +7,6 @@ host that has a program's first device answers its `question`, unread by core (`
     ""          compiled            CompiledAbout: what one must know to run it
     "text"      compiled            the compiled program as text: `text_of`
     "costs"     compiled            a JSON object, what `cost_analysis` says: `costs_of`
-    "layout"    none                the layout that each input of the node has by default
     "platform"  none                PlatformAbout: the devices at the node's place
 
 An array of a program may be a *stack*: the shards of all devices, one after the other along the first dimension, as
@@ -28,8 +27,7 @@ import msgspec
 from core.model import Layout, Sharding
 
 MAGIC = b"seaway/stablehlo/1\0"
-QUESTIONS = ("", "text", "costs", "layout", "platform")
-UNCOMPILED = ("layout", "platform")  # questions whose code has no program
+QUESTIONS = ("", "text", "costs", "platform")
 ABOUT_LIMIT = 1 << 20  # bytes of an answer, as core has it
 LONGEST_TEXT = 64 << 20  # characters of a program's text, unpacked
 T = TypeVar("T")
@@ -56,7 +54,7 @@ class StableHLOCode(msgspec.Struct, frozen=True, array_like=True):
     @property
     def compiled(self) -> bool:
         """Whether there is a program to compile."""
-        return self.question not in UNCOMPILED
+        return self.question != "platform"
 
 
 def is_stablehlo(blob: bytes) -> bool:

@@ -294,8 +294,7 @@ class Checkpoints:
         if kind == "read":
             step = folders.below(self._root, str(folders.found(folder, request.step)))  # it may be a link
             layouts, wanted = self._wanted(job)
-            found, summed = zarrs.read(step, wanted)
-            return int(not summed), list(zip(layouts, found, strict=True))
+            return 0, list(zip(layouts, zarrs.read(step, wanted), strict=True))
         last = folders.latest(folder)
         return 0 if last is None else last + 1, None
 

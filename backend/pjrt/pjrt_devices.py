@@ -34,7 +34,7 @@ from .code import AskClient, Codes, CompileJob, CompileThreads
 from .completions import Completions
 from .launcher import Launcher
 from .store import MissingBuffer, Store, ready
-from .worker_thread import EnqueueThread, WorkerThread
+from .worker_thread import WorkerThread
 from .world import NotJoined, WorldMembership
 
 OVERTAKEN_S = 5.0  # seconds to stop joining a world that is over, before the process restarts
@@ -57,7 +57,7 @@ class PjrtDevices:
         jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
         self._world = WorldMembership()
         self._about = self._world.about(memory)
-        self._line = EnqueueThread("enqueue", self._fail)
+        self._line = WorkerThread("enqueue", self._fail)
         self._compiling, self._copying = CompileThreads(self._fail), WorkerThread("copy", self._fail)
         self._store = Store(self._world, self._line)
         self.ask: Callable[[str, bytes, Callable[[bytes], None]], None] = _unanswered

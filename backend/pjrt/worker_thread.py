@@ -1,18 +1,18 @@
-"""Threads that do one piece of work after another: where order matters, or work may block.
+"""A thread that does one piece of work after another: where order matters, or work may block.
 
-`EnqueueThread` has a connection besides (`streams.lent_reading`): it reads while it has nothing to do.
+The one that enqueues has a connection besides (`streams.lent_reading`): it reads while it has nothing to do.
 """
 
 from __future__ import annotations
 
 import logging
-import queue
 import select
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,76 +22,8 @@ from ..streams import LentReading
 log = logging.getLogger("seaway.pjrt")
 T = TypeVar("T")
 Work = tuple[Callable[..., Any], tuple[Any, ...]]
-
-
-class WorkerThread:
-    """A worker thread. `failed` gets unexpected errors; the thread goes on."""
-
-    def __init__(self, name: str, failed: Callable[[BaseException], None]) -> None:
-        self._failed = failed
-        self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    @property
-    def ident(self) -> int | None:
-        return self._thread.ident
-
-    def do(self, work: Callable[..., Any], *arguments: Any) -> None:
-        self._put((work, arguments))
-
-    def ask(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Waits for its turn, and returns its result. Do not call it in this thread."""
-        done = threading.Event()
-        answer: list[Any] = []
-
-        def answered() -> None:
-            try:
-                answer.append(work(*arguments))
-            except BaseException as error:
-                answer.extend((None, error))
-            finally:
-                done.set()
-
-        self.do(answered)
-        self.wake()
-        done.wait()
-        if len(answer) > 1:
-            raise answer[1]
-        found: T = answer[0]
-        return found
-
-    def end(self, patience: float = 5.0) -> bool:
-        """Ends the thread behind all its work. False: the thread is stuck, and is left behind."""
-        self._put(None)
-        self.wake()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(patience)
-        return not self._thread.is_alive()
-
-    def wake(self) -> None:
-        """Whoever waits for the thread wakes it up himself, wherever that would have been put off."""
-
-    def _put(self, work: Work | None) -> None:
-        self._queue.put(work)
-
-    def _run(self) -> None:
-        show_name()
-        while (item := self._queue.get()) is not None:
-            self._safely(item[0], item[1])
-            del item  # so that finished work keeps nothing alive
-
-    def _safely(self, work: Callable[..., T], arguments: tuple[Any, ...] = ()) -> T | None:
-        try:
-            return work(*arguments)
-        except BaseException as error:
-            self._tell_of(error)
-            return None
-
-    def _tell_of(self, error: BaseException) -> None:
-        """Tells of an error that nobody expected."""
-        log.error("%s: %s", self._thread.name, error, exc_info=error)
-        self._failed(error)
+BETWEEN = 1_000_000  # nanoseconds of work, after which the thread calls `between`, and reads what has come
+EVENTS = select.POLLIN
 
 
 def show_name() -> None:
@@ -103,15 +35,12 @@ def show_name() -> None:
         pass
 
 
-BETWEEN = 1_000_000  # nanoseconds of work, after which the thread calls `between`, and reads what has come
-EVENTS = select.POLLIN
-
-
-class EnqueueThread(WorkerThread):
-    """`between`: called before a pause, and now and then while there is work; returns the seconds after which it wants
-    to be called again, or None."""
+class WorkerThread:
+    """`failed` gets unexpected errors; the thread goes on. `between`: called before a pause, and now and then while
+    there is work; returns the seconds after which it wants to be called again, or None."""
 
     def __init__(self, name: str, failed: Callable[[BaseException], None]) -> None:
+        self._failed = failed
         self._items: deque[Work | None] = deque()
         self._bell, self._rope = socket.socketpair()
         self._bell.setblocking(False)
@@ -121,16 +50,50 @@ class EnqueueThread(WorkerThread):
         self._lent: LentReading | None = None
         self._between: Callable[[], float | None] = lambda: None
         self._paused = 0  # when the thread last did what is between its work
-        super().__init__(name, failed)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
 
     # --- any thread -----------------------------------------------------------------------------------------------
+
+    @property
+    def ident(self) -> int | None:
+        return self._thread.ident
 
     def reads(self, lent: LentReading, between: Callable[[], float | None]) -> None:
         """Reads this too, from now on."""
         self._lent, self._between = lent, between
         lent.wake = self.wake
 
+    def do(self, work: Callable[..., Any], *arguments: Any) -> None:
+        self._put((work, arguments))
+
+    def ask(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Waits for its turn, and returns its result. Also in this thread while the node decides here."""
+        if threading.get_ident() == self.ident:
+            self._work(decides=True)  # what was decided before comes first
+            return work(*arguments)
+        done: Future[T] = Future()
+
+        def answered() -> None:
+            try:
+                done.set_result(work(*arguments))
+            except BaseException as error:
+                done.set_exception(error)
+
+        self.do(answered)
+        self.wake()
+        return done.result()
+
+    def end(self, patience: float = 5.0) -> bool:
+        """Ends the thread behind all its work. False: the thread is stuck, and is left behind."""
+        self._put(None)
+        self.wake()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(patience)
+        return not self._thread.is_alive()
+
     def wake(self) -> None:
+        """Whoever waits for the thread wakes it up himself, wherever that would have been put off."""
         if self._asleep:
             self._asleep = False
             with suppress(OSError):
@@ -147,13 +110,6 @@ class EnqueueThread(WorkerThread):
     def _wake_late(self) -> None:
         self._late = False
         self.wake()
-
-    def ask(self, work: Callable[..., T], *arguments: Any) -> T:
-        """As of any worker thread, and also in this thread while the node decides here."""
-        if threading.get_ident() == self.ident:
-            self._work(decides=True)  # what was decided before comes first
-            return work(*arguments)
-        return super().ask(work, *arguments)
 
     # --- the thread -----------------------------------------------------------------------------------------------
 
@@ -172,6 +128,18 @@ class EnqueueThread(WorkerThread):
                 self._sleep(due)
         self._bell.close()
         self._rope.close()
+
+    def _safely(self, work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except BaseException as error:
+            self._tell_of(error)
+            return None
+
+    def _tell_of(self, error: BaseException) -> None:
+        """Tells of an error that nobody expected."""
+        log.error("%s: %s", self._thread.name, error, exc_info=error)
+        self._failed(error)
 
     def _work(self, decides: bool = False) -> None:
         """Does all work. `decides`: the node is in the middle of a turn, in this thread."""

@@ -6,7 +6,7 @@
 code_gate        `PjrtDevices` with a check before the compiler; verdicts: those that are remembered
 program_gate     the door's executables of programs
 checkers         the children: started when needed, replaced when they die
-checker_process  one child, as its parent sees it; checker_pipes: as it sees itself
+checker_process  one child, as its parent sees it; checker_line: as it sees itself
 inspection       the operations that code may have; targets: the foreign functions
 code_checker, program_checker   what the children do; stage_reading: what MPMD programs say
 

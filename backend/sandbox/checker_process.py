@@ -1,14 +1,14 @@
 """A checker as its parent sees it: starts it with a filtered environment, asks it, waits with a timeout, ends it.
 
-Neighbours: `checkers`, which keeps several; `checker_pipes`, the child's side.
+Neighbours: `checkers`, which keeps several; `checker_line`, the child's side.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from ..admin import ROOT, MemoryKills
 from ..xla import DEVICE_COUNT, xla_flags
-from .checker_pipes import COMPILING, LENGTH, READY, TIRED
+from .checker_line import COMPILING, LENGTH, READY, TIRED
 
 START_S = 120.0  # seconds until a child is up, on a busy machine
 READ_S = 60.0  # seconds for reading one computation's code
@@ -56,20 +56,17 @@ class CheckerChild:
     ) -> None:
         self.devices, self._largest = devices, largest
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {program} import main; main()", settings.decode()],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment(devices, flags),
-            cwd="/",
-            start_new_session=True,
-        )  # fmt: skip
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        self._line, theirs = socket.socketpair()
+        with theirs:
+            end = theirs.fileno()
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", f"from {program} import main; main()", settings.decode()],
+                stdin=end, stdout=end, stderr=self._said, env=environment(devices, flags), cwd="/",
+                start_new_session=True,
+            )  # fmt: skip
         self._busy = threading.Lock()
         self._kills = MemoryKills()
         self.up = False  # it has said that it is ready
-        self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
-        for end in (self._to, self._from):
-            os.set_blocking(end, False)
 
     @property
     def alive(self) -> bool:
@@ -120,15 +117,13 @@ class CheckerChild:
                 raise Late(f"compiled within {seconds:g} s") from None
 
     def _say(self, message: bytes, until: float) -> None:
-        rest = memoryview(message)
-        while rest:
-            self._await(self._to, select.POLLOUT, until)
-            try:
-                rest = rest[os.write(self._to, rest) :]
-            except BlockingIOError:
-                continue
-            except OSError:
-                raise Died from None
+        self._wait_until(until)
+        try:
+            self._line.sendall(message)
+        except TimeoutError:
+            raise Late from None
+        except OSError:
+            raise Died from None
 
     def kill(self) -> None:
         """It answers no more: a waiting `ask` ends with Died. From any thread."""
@@ -140,9 +135,8 @@ class CheckerChild:
         process.kill()
         process.wait()
         with self._busy:  # a waiting `ask` has ended by now
-            for end in (process.stdin, process.stdout, self._said):
-                if end is not None:
-                    end.close()
+            self._line.close()
+            self._said.close()
 
     def last_words(self) -> str:
         """How it ended, as text; waits for its end."""
@@ -173,23 +167,24 @@ class CheckerChild:
     def _exactly(self, size: int, until: float) -> bytes:
         found = bytearray()
         while len(found) < size:
-            self._await(self._from, select.POLLIN, until)
+            self._wait_until(until)
             try:
-                portion = os.read(self._from, min(size - len(found), 1 << 16))
-            except BlockingIOError:
-                continue
+                portion = self._line.recv(min(size - len(found), 1 << 20))
+            except TimeoutError:
+                raise Late from None
+            except OSError:
+                raise Died from None
             if not portion:
                 raise Died
             found += portion
         return bytes(found)
 
-    @staticmethod
-    def _await(end: int, what: int, until: float) -> None:
-        waiting = select.poll()
-        waiting.register(end, what)
+    def _wait_until(self, until: float) -> None:
+        """The next call of the line waits so long."""
         left = until - time.monotonic()
-        if left <= 0 or not waiting.poll(left * 1000):
+        if left <= 0:
             raise Late
+        self._line.settimeout(left)
 
 
 def environment(devices: int, more: Sequence[str] = ()) -> dict[str, str]:

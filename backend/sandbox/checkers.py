@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from .checker_pipes import CheckerSettings
+from .checker_line import CheckerSettings
 from .checker_process import LONGEST, CheckerChild, Died, NotStarted
 
 log = logging.getLogger("seaway.pjrt")

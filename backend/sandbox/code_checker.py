@@ -4,7 +4,7 @@
     agent <--Verdict------- checker     compiled code is in a cache on disk (JAX's, or `executable_cache`), where the
                                         agent finds it
 
-Code for other platforms is traced and not compiled. Neighbours: `code_gate`, which asks; `checker_pipes`.
+Code for other platforms is traced and not compiled. Neighbours: `code_gate`, which asks; `checker_line`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from core.model import Code, Gang, Layout
 from ..contents import StableHLOCode, stablehlo_code
 from ..pjrt import WorldMembership, in_order, jax_errors
 from ..pjrt.code import ExecutableCache, StableHLOCodes, keep_on_disk, lower, options_for, stablehlo_of
-from .checker_pipes import CheckerSettings, serve
+from .checker_line import CheckerSettings, serve
 from .inspection import CodeRefused, inspect, inspect_program
 from .verdicts import Verdict
 

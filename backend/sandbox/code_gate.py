@@ -23,7 +23,7 @@ from ..auth import Rules
 from ..contents import StableHLOCode
 from ..pjrt import CompilerFault, PjrtDevices
 from ..pjrt.code import Unusable, given, identity, stablehlo_of
-from .checker_pipes import bounds
+from .checker_line import bounds
 from .checker_process import Late, NotStarted
 from .checkers import CheckerEnded, Checkers, NotWanted
 from .code_checker import CodeCheckerSettings, CodeQuestion

@@ -5,7 +5,7 @@
 
 An MPMD program is only read; its stages come as programs of their own. A checker has the door's number of CPU devices:
 programs for others are read and not compiled. For devices that are only simulated it describes the executable instead
-(`Description`). Neighbours: `program_gate`, which asks; `checker_pipes`.
+(`Description`). Neighbours: `program_gate`, which asks; `checker_line`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 from ..contents import CompiledAbout
 from ..pjrt.code import MainFacts, stablehlo_executables, unasked
 from ..xla import StatusCode
-from .checker_pipes import CheckerSettings, serve
+from .checker_line import CheckerSettings, serve
 from .inspection import ProgramRefused, read_program
 from .stage_reading import read_stages
 

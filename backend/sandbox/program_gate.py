@@ -20,7 +20,7 @@ from ..contents import StagedProgram
 from ..pjrt.code import MainFacts
 from ..scratch_folder import ScratchFolder
 from ..xla import StatusCode
-from .checker_pipes import bounds
+from .checker_line import bounds
 from .checker_process import Late, NotStarted
 from .checkers import CheckerEnded, Checkers
 from .inspection import ProgramRefused

@@ -36,8 +36,6 @@ def status_of(server: Server) -> dict[str, Any]:
         "clients": [_client(client) for client in found.clients],
         "accounts": accounts_of(server),
         "runs": found.left["runs"],
-        "submitted": server.trace.counted("runs"),
-        "gangs": server.trace.counted("gangs"),
         "stalls": found.stalls_ever,
         "stalled": [_stall(each, now) for each in stalled[:SHOWN]],
         "stalled_elsewhere": sum(not each.island for each in stalled),
@@ -60,6 +58,15 @@ def status_of(server: Server) -> dict[str, Any]:
         "refusals": dict(server.refusals.totals),
         "said": server.told[-10:],
     }  # fmt: skip
+
+
+def figures_of(server: Server) -> dict[str, Any]:
+    """The status, and what the metrics alone show."""
+    found = status_of(server)
+    islands, clients = msgspec.to_builtins(server.controller.meters.shown(server.node.now()))
+    for row, more, island in zip(found["islands"], islands, server.cluster.islands, strict=True):
+        row |= more | {"memory": island.memory * island.devices}
+    return found | {"meters": [each | each["meter"] for each in clients]}
 
 
 def accounts_of(server: Server, hours: int = 24) -> list[dict[str, Any]]:

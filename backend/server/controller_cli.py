@@ -33,7 +33,7 @@ from ..plain_files import plain_bytes
 from ..process_title import show_as
 from ..scratch_folder import ScratchFolder
 from ..streams import collect_rarely, run
-from .cluster_status import status_of
+from .cluster_status import figures_of
 from .eventlogs import KEPT, next_log
 from .policy_loading import HELP, policy_from
 from .server import LEASE, Server
@@ -159,7 +159,7 @@ async def _drained(server: Server) -> None:
 async def _figures(place: str, server: Server) -> asyncio.Server:
     def look() -> dict[str, Any]:
         with server.node.lock:
-            return status_of(server)
+            return figures_of(server)
 
     found = await metrics.serve(place, look, lambda: not server.failure.done())
     if not metrics.protected(place):

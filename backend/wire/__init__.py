@@ -10,7 +10,6 @@ from __future__ import annotations
 from . import call_messages, framing, versions
 from .call_messages import (
     MEETINGS,
-    OF_HOSTS,
     PAIRS,
     AboutReply,
     CancelCall,

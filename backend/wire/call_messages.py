@@ -214,7 +214,8 @@ class Permitted(msgspec.Struct, frozen=True):
 
 
 class GangTimesReply(msgspec.Struct, frozen=True):
-    """most: the largest number of gangs to return; the latest are returned."""
+    """Asked of hosts, on a stream of its own (`streams.ask`). most: the largest number of gangs to return; the latest
+    are returned."""
 
     runs: Annotated[bytes, msgspec.Meta(max_length=1 << 20)]
     proof: str
@@ -236,6 +237,4 @@ PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     Look: LookReply, Recorded: RecordedPage, SeenReply: StepTimes, CancelCall: CancelReply, Tick: Tock,
     OperateCall: OperateReply, Permit: Permitted, UsageCall: Report,
 }  # fmt: skip
-# What hosts are asked, on a stream of its own (`streams.ask`); the controller answers all others, by gRPC.
-OF_HOSTS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {GangTimesReply: Stamped}
 MEETINGS = (Enrol, AboutReply)  # the first calls between two processes: both must be of one version, or they stop

@@ -276,8 +276,19 @@ class Client:
         self._may_call()
         if not self._calls.room():
             return self._block("calls wait for the controller")
+        self._state.elastic.pop(name, None)
         self._calls.call(p.ReleaseSlice(name), now)
         return None
+
+    def elastic(self, name: str, like: SliceSpec, sizes: tuple[int, ...], now: int) -> int | Blocked:
+        """A slice of one of these sizes. Returns the request: SliceSized tells which slice it is, each time that this
+        changes, or CallRefused says that it can be none. `release_slice` with this name releases whatever it is."""
+        self._may_call()
+        if name in self._state.elastic:
+            raise Illegal(f"elastic slice {name!r} was asked for before: release it first")
+        if not self._calls.room():
+            return self._block("calls wait for the controller")
+        return self._calls.elastic(name, like, sizes, now)
 
     def relocate(self, action: Action, name: str, island: str, now: int) -> int | Blocked:
         """Returns the request: SlicesRelocated, or CallRefused, tells of it. `name`, `island`: as in `Relocate`."""

@@ -38,6 +38,7 @@ class ClientSession:
             p.GetAccepted: self._sending, p.GetSettled: self._final, p.Refused: self._refused,
             p.Opened: self._opened, p.Waiting: self._waiting, p.Stalled: self._stalled,
             p.ConnectionClosed: self._goodbye, p.ProgramCompiled: self._compiled, p.Relocated: self._relocated,
+            p.Sized: self._sized,
         }  # fmt: skip
 
     # --- connections ----------------------------------------------------------------------------------------
@@ -70,6 +71,8 @@ class ClientSession:
         for name, ir in self._calls.told_programs().items():
             if name not in new:
                 self._out.append(p.Send(TO_CONTROLLER, p.Register(name, ir, name in state.untold)))
+        asked = {call.name for call in gathered if isinstance(call, p.AskElastic)}
+        self._out += [p.Send(TO_CONTROLLER, call) for name, call in state.elastic.items() if name not in asked]
         unsent = _named_by(gathered)
         blame = p.Blame("client-lost", f"the connection to the controller was lost meanwhile: {state.why_away}")
         for kind, name in [request for request in state.requests if request not in unsent]:
@@ -225,6 +228,9 @@ class ClientSession:
         return ""
 
     def _refused(self, note: p.Refused, now: int) -> str:
+        if note.what == "elastic":
+            state_of = self._state.elastic
+            self._state.elastic = {name: call for name, call in state_of.items() if call.request != note.name}
         if note.what == "relocate":
             self._state.requests.pop(("relocate", note.name), None)
         if note.what in ("put", "get"):
@@ -266,6 +272,13 @@ class ClientSession:
     def _relocated(self, note: p.Relocated, now: int) -> str:
         self._state.requests.pop(("relocate", note.request), None)
         self._out.append(p.SlicesRelocated(note.request))
+        return ""
+
+    def _sized(self, note: p.Sized, now: int) -> str:
+        asked = self._state.elastic.get(note.name)
+        if asked is not None:  # or it was released meanwhile
+            self._state.elastic[note.name] = msgspec.structs.replace(asked, has=note.slice)
+            self._out.append(p.SliceSized(note.name, note.slice, note.why))
         return ""
 
     def _waiting(self, note: p.Waiting, now: int) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 import msgspec
 
 from ..model import Illegal, Program, Range, RangeTable, ranges
-from ..protocol import Call, Command, Open, Put, Release, Submit, View
+from ..protocol import AskElastic, Call, Command, Open, Put, Release, Submit, View
 from .client_limits import Limits
 
 # (state of a buffer, what happened) -> next state. "failed": the run that makes it has ended with a blame, and the
@@ -92,6 +92,7 @@ class ClientState:
         # buffer -> how many from it on, and why they are not there any more
         self.gone: dict[int, tuple[int, str]] = {}
         self.requests: dict[tuple[str, int], None] = {}  # ("put", buffer), ("get", request): not answered yet
+        self.elastic: dict[str, AskElastic] = {}  # that were asked for, by name, with what they are now
         # run, minus the buffer of a put, or `awaited` -> (why it waits, since when)
         self.waits: dict[int | str, tuple[str, int]] = {}
         self.waited: dict[int, None] = {}  # runs for whose end the user has waited since the last call

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from ..model import Program, Range, SliceSpec, Value, ranges
-from ..protocol import Call, Get, Put, Register, Release, Relocate, Submit, Unregister, View
+from ..protocol import AskElastic, Call, Get, Put, Register, Release, Relocate, Submit, Unregister, View
 from .call_batching import CallBatching
 from .client_limits import Submitted
 from .client_state import ClientState, RegisteredProgram, awaited, registered
@@ -109,6 +109,13 @@ class OutgoingCalls:
         state.last_request = request = state.last_request + 1
         state.requests["relocate", request] = None
         self.call(Relocate(request, action, name, island), now)
+        return request
+
+    def elastic(self, name: str, like: SliceSpec, sizes: tuple[int, ...], now: int) -> int:
+        state = self._state
+        state.last_request = request = state.last_request + 1
+        state.elastic[name] = AskElastic(request, name, like, sizes)
+        self.call(state.elastic[name], now)
         return request
 
     def release(self, buffers: tuple[int | Range, ...], now: int) -> None:

@@ -5,6 +5,7 @@ modules        makes all below, from the ground up: each calls those that stand 
 
 clients        sessions and their calls; a breach of the protocol closes that peer
 accounts       whose clients are, what they may have together;  usage: what they have used
+meters         what metrics show: how long runs and gangs took, what islands and clients have
 membership     which hosts an island has, in epochs: trees, seats, fences
 recovery       what a restarted controller rebuilds from the hosts and clients that reconnect
 failures       what dies with a host, a device or a launch
@@ -39,7 +40,7 @@ from .controller import Controller
 from .live_view import live_view
 from .observations import Observation
 from .policy_news import KeptDevices
-from .records import Stall
+from .records import BOUNDS, Stall
 from .snapshot import ClientView, DrainView, IslandView, OperationView, RunView, Snapshot
 from .usage import HOUR
 from .watch import Bounds

@@ -14,23 +14,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
 from .. import protocol as p
 from ..memory import Buffers, Spill, size_text
-from ..model import Account, Atoms, Impossible, SliceSpec, Value, ranges, shard_bytes
+from ..model import Account, Impossible, SliceSpec, Value, ranges, shard_bytes
 from ..protocol import Used
 from ..slices import Resources
 from ..transfer import ALL
+from .meters import Meters
 from .plan_rows import PlanRows
 from .records import AccountRecord, ClientRecord, InFlight, RunRecord
 from .state import ControllerModule, State
-from .usage import DAY, HOUR, DeviceTime, S, Usage
+from .usage import DAY, HOUR, S, Usage
 
 MINUTE = 60 * S
-NO_TIME: Any = None  # until it is made
 ONE_RUN = Used(runs=1)
 QUOTAS = {  # what it is called, and what gives some of it back
     "devices": ("devices", "release a slice"), "device_memory": ("of arrays", "release some"),
@@ -49,16 +48,14 @@ class AccountView(msgspec.Struct, frozen=True):
 
 class Accounts(ControllerModule):
     _state: State
-    _atoms: Atoms
     _buffers: Buffers
+    _meters: Meters
     _resources: Resources
     _spill: Spill
     _records: dict[str, AccountRecord] = {}
     _by_peer: dict[int, tuple[AccountRecord, int]] = {}  # with the number that the client has proved
-    _device_time: DeviceTime = NO_TIME
 
     def __post_init__(self) -> None:
-        self._device_time = DeviceTime(self._atoms)
         self._resources.check = self._check_devices
         if not self._state.config.accounts:
             self._record(Account())
@@ -190,9 +187,7 @@ class Accounts(ControllerModule):
     # --- what it has used ----------------------------------------------------------------------------------------
 
     def gang_over(self, run: RunRecord, entry: InFlight, now: int) -> None:
-        assert entry.ticket is not None
-        taken = self._device_time.taken(entry.ticket.place, entry.ticket.devices, entry.entered, now)
-        run.session.account.usage.add(Used(taken), now)
+        run.session.account.usage.add(Used(self._meters.gang_over(run, entry, now)), now)
 
     def contents_over(self, entry: InFlight, now: int) -> None:
         """What a client has put is on the devices, or what it gets has left."""

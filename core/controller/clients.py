@@ -20,7 +20,9 @@ from ..slices import Resources
 from .accounts import Accounts
 from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
+from .elastic import Elastic
 from .gets import Gets
+from .meters import Meters
 from .observations import ClientLost
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
@@ -53,8 +55,10 @@ class Clients(ControllerModule):
     _state: State
     _accounts: Accounts
     _buffers: Buffers
+    _elastic: Elastic
     _gets: Gets
     _lowerings: Lowerings
+    _meters: Meters
     _names: BufferNames
     _outbox: TurnOutbox
     _outcomes: Outcomes
@@ -77,8 +81,8 @@ class Clients(ControllerModule):
         return {
             p.Register: self._register, p.Unregister: self._unregister, p.Submit: self._runs.submit,
             p.Put: self._puts.put, p.View: self._views.view, p.Get: self._gets.get, p.Release: self._release,
-            p.ReleaseSlice: self._release_slice, p.Relocate: self._slice_calls.called, p.Cancel: self._cancel,
-            p.CloseSession: self._bye,
+            p.ReleaseSlice: self._release_slice, p.Relocate: self._slice_calls.called,
+            p.AskElastic: self._elastic.asked, p.Cancel: self._cancel, p.CloseSession: self._bye,
         }  # fmt: skip
 
     def stranger(self, peer: int, message: object) -> bool:
@@ -114,7 +118,8 @@ class Clients(ControllerModule):
         opening = msgspec.structs.replace(opening, client=self._accounts.returns_as(peer, opening.client))
         owner, number = account.limits.name, self._number(opening)
         name = f"{owner}/{opening.name}" if owner and owner != opening.name else opening.name
-        session = ClientRecord(number, peer, name, opening.weight, opening.priority, account, number)
+        meter = self._meters.meter_of(name)
+        session = ClientRecord(number, peer, name, opening.weight, opening.priority, account, number, meter)
         self._accounts.enter(session)
         self._state.sessions[session.number] = session
         self._state.by_peer[peer] = session
@@ -185,7 +190,8 @@ class Clients(ControllerModule):
     def _release_slice(self, session: ClientRecord, call: p.ReleaseSlice, now: int) -> str | None:
         """One that is not bound here is free already: it was released before, or never used, or it was bound by a
         controller that has been started anew since. So the session goes on as if nothing had been said."""
-        released = self._resources.release(session.number, call.name)
+        names = self._elastic.released(session.number, call.name) or [call.name]
+        released = [each for name in names for each in self._resources.release(session.number, name)]
         if not released:
             return None
         for name in released:
@@ -226,6 +232,7 @@ class Clients(ControllerModule):
         session.peer = -1
         for run in sorted(session.runs.values(), key=lambda run: -run.id):
             self._outcomes.fail(run, blame, now)
+        self._elastic.client_gone(session.number)
         self._relocation.client_gone(session, now)
         self._views.client_gone(session)
         self._puts.client_gone(session)

@@ -70,10 +70,10 @@ class Controller:
         self.dispatch, self.completion, self.views = made.dispatch, made.completion, made.views
         self.runs, self.failures, self.recovery = made.runs, made.failures, made.recovery
         self.membership, self.clients, self.stalls = made.membership, made.clients, made.stalls
-        self.policy_news, self.accounts = made.policy_news, made.accounts
+        self.policy_news, self.accounts, self.meters = made.policy_news, made.accounts, made.meters
         self.relocation, self.drains, self.slice_calls = made.relocation, made.drains, made.slice_calls
         self.suspensions = made.suspensions
-        self.preemption = made.preemption
+        self.elastic, self.preemption = made.elastic, made.preemption
         self.reshape, self.standing = made.membership.reshape, made.membership.standing  # for a simulator
         self._agenda = self._make_agenda()
         self._begun = False
@@ -188,6 +188,7 @@ class Controller:
                     or (any(map(LIVE, state.islands)) and self.dispatch.pump(now))
                     or (state.changing and self.membership.settle(now))
                     or slice_calls.work(now)
+                    or self.elastic.work(now)
                     or self.preemption.work(now)
                     or (self.drains.under_way and self.drains.work(now))
                 ):
@@ -418,6 +419,7 @@ class Controller:
             others = record.aliases + record.transfers + record.views + copy  # holds that are no run's
             yield f"references of buffer {record.id}", record.holds, held.get(record.id, 0) + others
         yield from self.accounts.audit()
+        yield from self.resources.audit()
         yield from self.relocation.audit()
         yield from self.policy_news.audit()
 

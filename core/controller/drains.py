@@ -15,7 +15,7 @@ import msgspec
 from ..memory import Buffer, Buffers
 from ..model import SliceSpec, device_spans, spans
 from ..protocol import LogLine
-from ..slices import Binding, Resources
+from ..slices import LEFT, Binding, Resources
 from .membership import Membership
 from .outbox import TurnOutbox
 from .records import RunRecord
@@ -154,7 +154,7 @@ class Drains(ControllerModule):
         """The slice on which it was made was released: there is to be one that can move."""
         place, number = buffer.layout.place, buffer.client
         kind = self._state.cluster.islands[place.island].kind
-        spec = SliceSpec(f"(of arrays, {self._resources.version})", place.size, kind=kind)
+        spec = SliceSpec(f"{LEFT}, {self._resources.version})", place.size, kind=kind)
         drain.adopted.append((number, spec.name))
         return self._resources.adopt(number, spec, place)
 

@@ -24,10 +24,12 @@ from .compilation import Compilation
 from .completion import Completion
 from .dispatch import Dispatch
 from .drains import Drains
+from .elastic import Elastic
 from .failures import Failures
 from .gets import Gets
 from .in_flight import InFlightTable
 from .membership import Membership
+from .meters import Meters
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
 from .policy_news import PolicyNews
@@ -72,6 +74,7 @@ class Modules:
         self.refs = self._make(BufferRefs)
         self.results = self._make(Results)
         self.admission = self._make(Admission)
+        self.meters = self._make(Meters)
         self.accounts = self._make(Accounts)
         self.gets = self._make(Gets)
         self.outcomes = self._make(Outcomes)
@@ -88,6 +91,7 @@ class Modules:
         self.copies = self._make(ArrayCopies)
         self.arrays = self._make(SliceArrays)
         self.relocation = self._make(Relocation)
+        self.elastic = self._make(Elastic)
         self.preemption = self._make(Preemption)
         self.drains = self._make(Drains)
         self.slice_calls = self._make(SliceCalls)

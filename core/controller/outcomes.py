@@ -103,6 +103,8 @@ class Outcomes(ControllerModule):
             return
         run.ended = True
         run.session.ended(run.call.run)
+        if not run.program.pinned:
+            run.session.meter.run_over(run, self._state.now)
         if self._tracing is not None:
             self._tracing.trace.ended(run.id, self._state.now, run.blame)
         if self._state.watched and not run.session.gone:

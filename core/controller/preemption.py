@@ -18,6 +18,7 @@ from ..model import SliceSpec, Spans, device_spans, spans
 from ..protocol import LogLine
 from ..schedule.policy import SliceUse
 from ..slices import FIRST, Binding, Key, Resources
+from .elastic import Elastic
 from .on_the_way import OnTheWay
 from .outbox import TurnOutbox
 from .relocation import Relocation
@@ -27,12 +28,13 @@ from .watch import Watchdog
 
 class Preemption(ControllerModule):
     _state: State
+    _elastic: Elastic
     _outbox: TurnOutbox
     _relocation: Relocation
     _resources: Resources
     _watch: Watchdog
     _away: list[OnTheWay] = []  # slices that have given way, and are not back
-    _returned: dict[Key, int] = {}  # slices that had, and when they came back
+    _kept: dict[Key, int] = {}  # slices that had, or could not, and until when they keep their devices
     _reported: set[tuple[Key, Key]] = set()  # who was kept waiting, and by whom
     _due: int = 0  # when to look again, though nothing has changed; 0: never
     _seen: tuple[int, int, int] = (-1, -1, -1)  # what places and moves were like when it was looked at last
@@ -48,7 +50,8 @@ class Preemption(ControllerModule):
 
     def work(self, now: int) -> bool:
         """True: a slice has begun to move, to rest, or to come back."""
-        if not (self._state.islands[0].scheduler.policy.preempts or self._away):
+        preempts = self._state.islands[0].scheduler.policy.preempts
+        if not (preempts or self._away or self._elastic.all):
             return False
         seen = (self._resources.version, len(self._relocation.under_way), len(self._relocation.resting))
         if self._seen == seen and not 0 < self._due <= now:
@@ -56,8 +59,14 @@ class Preemption(ControllerModule):
         self._seen, self._due = seen, 0
         begun = self._give_back(now)
         for binding in self._resources.waiting():
-            if binding.session not in self._relocation.resting:
+            if binding.session in self._relocation.resting:
+                continue
+            until = self._elastic.make_room(binding, now)
+            if until > now:
+                self._due = min(self._due or until, until)
+            elif preempts:
                 begun |= self._take(binding, now)
+        begun |= self._resources.version != seen[0]
         if self._due:
             self._watch.begin_for(("preempted",), now, self._due - now, lambda at: None)
         return begun
@@ -72,19 +81,19 @@ class Preemption(ControllerModule):
         free, kept = [], list[tuple[int, Binding]]()
         for other in self._resources.bindings():
             if other.place and not other.held and other.rank > wanted.rank and other.session != wanted.session:
-                until = self._returned.get(other.key, 0) + self._state.config.preempt_keep
-                if other.key in self._returned and until > now:
+                until = self._kept.get(other.key, now)
+                if until > now:
                     kept.append((until, other))
                 else:
                     free.append(other)
         free.sort(key=lambda other: (-other.rank, -other.ticket))
         for some in range(1, len(free) + 1):
-            place = self._resources.without(wanted, free[:some])
+            place = self._resources.could_be(wanted, free[:some])
             if place is not None:
                 here = [b for b in free[:some] if self._resources.bars(b, wanted) and _overlap(b, device_spans(place))]
                 self._send_away(self._resources.claim(wanted, place), here, now)
                 return True
-        if kept and self._resources.without(wanted, [*free, *[other for _, other in kept]]) is not None:
+        if kept and self._resources.could_be(wanted, [*free, *[other for _, other in kept]]) is not None:
             self._keep_waiting(wanted, *min(kept, key=lambda each: each[0]), now)
         return False
 
@@ -126,25 +135,32 @@ class Preemption(ControllerModule):
                 self._away.remove(each)
                 self._came_back(each, now)
                 continue
+            soon = each.since + config.preempt_keep  # until then its arrays are to be away
             if now >= late:
                 for name in each.names:
                     self._resources.prefer(session, name, FIRST)
             else:
-                self._due = min(self._due or late, late)
-            at_rest = each.phase in ("spilling", "parked")  # or there is no room in host memory
-            if at_rest and each.gives_way_to and (now >= late or not self._waits(each.gives_way_to)):
-                each.asleep, each.gives_way_to, each.cause, each.seen, begun = False, None, "", (), True
+                self._due = min(self._due or late, late if now >= soon else soon)
+            stays = each.phase != "parked" and now >= soon  # as if there is no room in host memory
+            over = each.phase == "parked" and (
+                now >= late or (each.gives_way_to and not self._waits(each.gives_way_to))
+            )
+            if each.gives_way_to and (stays or over):
+                if stays:
+                    self._outbox.effect(
+                        LogLine(f"{self._text((session, each.names[0]))} stays: it waits for {each.why}")
+                    )
+                begun |= not self._relocation.resume(session, each.names[0], now, given_back=True)
         return begun
 
     def _came_back(self, each: OnTheWay, now: int) -> None:
-        config = self._state.config
-        self._returned = {key: at for key, at in self._returned.items() if now < at + config.preempt_keep}
-        self._reported = {(one, other) for one, other in self._reported if self._waits(one) and other in self._returned}
+        self._kept = {key: until for key, until in self._kept.items() if now < until}
+        self._reported = {(one, other) for one, other in self._reported if self._waits(one) and other in self._kept}
         for name in each.names:
             key = (each.session.number, name)
             binding = self._resources.binding(*key)
             if binding is not None and binding.place:
-                self._returned[key] = now
+                self._kept.setdefault(key, now + self._state.config.preempt_keep)
                 self._resources.prefer(*key, self.rank(key[0], binding.spec))
 
     def _waits(self, key: Key) -> bool:

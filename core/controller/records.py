@@ -8,6 +8,7 @@ struct is made in C.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -35,6 +36,39 @@ class AccountRecord(msgspec.Struct, eq=False):
     share: int = 0  # the number by which policies know its clients, while any is here
 
 
+# upper ends of a histogram's buckets, in nanoseconds: 100 us, 200 us, 500 us, ... 1000 s
+BOUNDS = (*(digit * 10**power for power in range(5, 12) for digit in (1, 2, 5)), 10**12)
+
+
+class Histogram(msgspec.Struct, eq=False):
+    """How many times were how long. The last count is of those beyond all bounds. Times are added in place: each gang
+    is counted, and a call would cost more than that."""
+
+    counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    total: int = 0
+
+
+class ClientMeter(msgspec.Struct, eq=False):
+    """What clients of one name have had so far; see `meters`."""
+
+    name: str
+    failed: int = 0  # runs; the next two are of those that did not fail
+    run_time: Histogram = msgspec.field(default_factory=Histogram)
+    wait_time: Histogram = msgspec.field(default_factory=Histogram)  # until a run's first gang had its devices
+    device_time: dict[int, int] = {}  # by island: nanoseconds of all devices together
+    shown_time: dict[int, int] = {}  # the same with what gangs under way have had, when it was last looked at
+
+    def run_over(self, run: RunRecord, now: int) -> None:
+        if run.blame is not None:
+            self.failed += 1
+            return
+        for histogram, until in ((self.wait_time, run.begun), (self.run_time, now)):
+            if until >= 0:
+                taken = until - run.submitted
+                histogram.counts[bisect_left(BOUNDS, taken)] += 1
+                histogram.total += taken
+
+
 class ClientRecord(msgspec.Struct, eq=False):
     """One client, as long as it lives. Its own names map to the controller's ids here and nowhere else."""
 
@@ -45,6 +79,7 @@ class ClientRecord(msgspec.Struct, eq=False):
     priority: int
     account: AccountRecord
     share: int  # the number by which policies know it: its own, or that of its account
+    meter: ClientMeter  # that of all who share its name
     # the client's name -> its buffer
     names: RangeTable[BufferName] = msgspec.field(default_factory=RangeTable)
     top: int = 0  # no name above it was ever used
@@ -243,6 +278,8 @@ class RunRecord(msgspec.Struct, eq=False):
     # written by `outcomes`
     blame: Blame | None = None
     ended: bool = False  # the client has been told
+    # written by `meters`
+    begun: int = -1  # when its first gang had its devices; known when that is over
     # written by `run_waits`
     waits: str = ""  # what it waits for, in words; see `stalls`
     since: int = 0  # when that began

@@ -167,14 +167,14 @@ class Relocation(ControllerModule):
         each.detached, each.mine = True, arrays
         self._state.asleep.update(dict.fromkeys(arrays))
 
-    def resume(self, session: int, name: str, now: int) -> str:
-        """Returns why not, or ""."""
+    def resume(self, session: int, name: str, now: int, given_back: bool = False) -> str:
+        """Returns why not, or "". `given_back`: as a policy says."""
         each = self.under_way.get((session, name))
         if each is None or not each.asleep:
             return f"slice {name!r} is not suspended"
-        if each.gives_way_to is not None:
+        if each.gives_way_to is not None and not given_back:
             return f"slice {name!r} {each.words}, and comes back by itself"
-        each.asleep = False
+        each.asleep, each.gives_way_to, each.cause = False, None, ""
         self._hold(each, now)
         return ""
 

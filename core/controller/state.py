@@ -22,7 +22,7 @@ from ..schedule import Scheduler
 from .broken_epochs import BrokenEpochs
 from .config import Config
 from .observations import BufferHeld, BufferLetGo, Observation
-from .records import BufferName, ClientRecord, InFlight, RunRecord, Waiter, WaitingView
+from .records import BufferName, ClientRecord, Histogram, InFlight, RunRecord, Waiter, WaitingView
 
 IDS = 1 << 48  # ids of one incarnation of the controller; far more than it will ever give out
 WAYS = 512  # sets of hosts whose connections are remembered
@@ -54,7 +54,8 @@ class ControllerModule(msgspec.Struct, eq=False):
 
 
 class IslandState:
-    """One island as the controller knows it. Written by `membership`, but for `in_flight` (`in_flight`)."""
+    """One island as the controller knows it. Written by `membership`, but for `in_flight` (`in_flight`) and
+    `gang_time` (`meters`)."""
 
     def __init__(self, island: Island, scheduler: Scheduler, epoch: int, changing: set[int]) -> None:
         self.island = island
@@ -80,6 +81,7 @@ class IslandState:
         self.stale_world = True  # members or devices have changed since the epoch formed
         self.world_epoch = -1  # the last epoch whose world is up
         self.broken = BrokenEpochs()
+        self.gang_time = Histogram()  # for how long gangs had their devices
         self.roots: dict[int, Spans] = {}  # connection of a root -> the hosts below it
         self.ways: dict[Spans, tuple[int, ...]] = {}  # hosts: the connections by which they are told
         scheduler.paused = True

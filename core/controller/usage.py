@@ -2,15 +2,12 @@
 
 Core has no calendar: an hour is one of the driver's clock, and a day is the last 24 of them, this one included.
 
-A gang is charged for its devices from when it had entered the order and all before it on them was over, until it was
-reported over: also while it waits for inputs, for nobody else can have the devices then.
-
-Neighbour: `accounts`, which keeps a `Usage` of each account. The functions that matter: `add`, `again_at`, `taken`.
+Neighbours: `accounts`, which keeps a `Usage` of each account; `meters`, which says for how long a gang has had devices.
+The functions that matter: `add`, `since`, `again_at`.
 """
 
 from __future__ import annotations
 
-from ..model import Atoms, spans
 from ..protocol import Used
 
 S = 1_000_000_000
@@ -52,21 +49,3 @@ class Usage:
                 left -= self.hours[hour].device_time
                 at = (hour + DAY) * HOUR
         return at
-
-
-class DeviceTime:
-    """For how long gangs have had their devices, which run them in order."""
-
-    def __init__(self, atoms: Atoms) -> None:
-        self._atoms = atoms
-        self._over: dict[int, int] = {}  # by atom: when the last gang on it was over
-        atoms.splits.append(lambda old, new: self._over.update({new: self._over.get(old, 0)}))
-
-    def taken(self, place: int, devices: int, entered: int, now: int) -> int:
-        """A gang on this place, of so many devices, is over: the nanoseconds of all of them together."""
-        found, over, atoms = 0, self._over, self._atoms.parts[place]
-        for atom in atoms:
-            begun = max(over.get(atom, 0), entered)
-            found += (now - begun) * (devices if len(atoms) == 1 else spans.count(self._atoms.by_atom[atom]))
-            over[atom] = now
-        return found

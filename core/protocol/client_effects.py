@@ -5,7 +5,7 @@ Start with `effects`, which has the words. Neighbours: `core.client`; the driver
 
 from __future__ import annotations
 
-from ..model import Layout, Range
+from ..model import Layout, Range, SliceSpec
 from .effect_base import Command, Event
 from .wire import Blame
 
@@ -84,10 +84,18 @@ class SlicesRelocated(Command, frozen=True):
     request: int
 
 
+class SliceSized(Command, frozen=True):
+    """An elastic slice is this one now. The user moves what is on the one before, and releases that."""
+
+    name: str
+    slice: SliceSpec
+    why: str
+
+
 class CallRefused(Command, frozen=True):
     """The controller has refused a call."""
 
-    what: str  # "program", "put", "get", "slice", "relocate" or "sending", as in `Refused`
+    what: str  # "program", "put", "get", "slice", "relocate", "elastic" or "sending", as in `Refused`
     name: int
     blame: Blame
 

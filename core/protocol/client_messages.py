@@ -102,6 +102,17 @@ class Relocate(Wire, frozen=True, tag="relocate"):
     island: str = ""  # of a move: to this island; "": to any
 
 
+class AskElastic(Wire, frozen=True, tag="elastic"):
+    """Ask for a slice of any of these sizes, the largest that can be had, and to be told when another one can be.
+    Answer: Sized, each time. The client moves its arrays there, and then releases the slice that it had before."""
+
+    request: int
+    name: str
+    slice: SliceSpec  # its name and number of devices mean nothing
+    sizes: tuple[int, ...]  # increasing
+    has: SliceSpec | None = None  # what it was told last, by a controller that was here before
+
+
 class Cancel(Wire, frozen=True, tag="cancel"):
     run: int
 
@@ -110,7 +121,20 @@ class CloseSession(Wire, frozen=True, tag="bye"):
     pass
 
 
-Call = Register | Unregister | Submit | Put | View | Get | Release | ReleaseSlice | Relocate | Cancel | CloseSession
+Call = (
+    Register
+    | Unregister
+    | Submit
+    | Put
+    | View
+    | Get
+    | Release
+    | ReleaseSlice
+    | Relocate
+    | AskElastic
+    | Cancel
+    | CloseSession
+)
 
 
 class Calls(Wire, frozen=True, tag="calls"):
@@ -207,10 +231,19 @@ class Relocated(Wire, frozen=True, tag="relocated"):
     request: int
 
 
+class Sized(Wire, frozen=True, tag="sized"):
+    """An elastic slice is this one from now on."""
+
+    name: str
+    slice: SliceSpec
+    why: str  # why it is not the one that it was
+
+
 class Refused(Wire, frozen=True, tag="refused"):
     """The controller refuses a call. The blame says what was asked, what there is, and what would fit."""
 
-    # "program", "put", "get", "slice" or "relocate"; "sending": a get after `GetAccepted`; not all contents may come
+    # "program", "put", "get", "slice", "relocate" or "elastic"; "sending": a get after `GetAccepted`; not all contents
+    # may come
     what: str
     name: int
     blame: Blame
@@ -234,6 +267,7 @@ Note = (
     | GetSettled
     | PutAccepted
     | Relocated
+    | Sized
     | Refused
     | ConnectionClosed
 )

@@ -5,7 +5,7 @@
     data = recorder.log()                       # or give Recorder a `sink` to write the log as it is made
 
     log = decode(data)                          # LogError if it is damaged, cut short or of another version
-    commands = replay(log, lambda about: Controller(...))       # Diverged at the first event that gives other commands
+    for commands in replayed(log, Controller(...)): ...         # Diverged at the first event that gives other commands
 
 The bytes are MAGIC, then records. A record is its length (varint), its crc32 (chained to the records before), and
 msgpack. The first record is `LogAbout`. One `LogEntry` for each event follows. The last record is `Trailer`, which
@@ -45,11 +45,9 @@ class Diverged(Exception):
     """A replay gave other commands than were recorded, for the first time at event `index`."""
 
     def __init__(self, index: int, entry: Replayable, replayed: str) -> None:
-        recorded = entry.commands or "(only a hash was recorded: Recorder(..., keep_commands=True) keeps the text)"
-        super().__init__(f"event {index} at {entry.now}: {entry.event}\n  recorded: {recorded}\n  replayed: {replayed}")
+        super().__init__(f"event {index} at {entry.now}: {entry.event}\n  replayed: {replayed}")
         self.index = index
         self.event = entry.event
-        self.recorded = recorded
         self.replayed = replayed
 
 
@@ -84,7 +82,6 @@ class LogEntry(msgspec.Struct, frozen=True, tag=0, array_like=True):
     kind: int
     commands_hash: int
     fields: msgspec.Raw
-    commands: str = ""
 
 
 class Trailer(msgspec.Struct, frozen=True, tag=1, array_like=True):
@@ -97,7 +94,6 @@ class Replayable(msgspec.Struct, frozen=True):
     now: int
     event: Any
     commands_hash: int
-    commands: str = ""  # the commands as text, if they were kept
 
 
 class Entries(Sequence[Replayable]):
@@ -125,7 +121,7 @@ class Entries(Sequence[Replayable]):
             return tuple(self[at] for at in range(*index.indices(len(self))))
         record = self._reader.decode(self._data[self._from[index] : self._to[index]])
         event = self._codec.decode(record.kind, record.fields)
-        return Replayable(self._times[index], event, record.commands_hash, record.commands)
+        return Replayable(self._times[index], event, record.commands_hash)
 
 
 class Log(msgspec.Struct, frozen=True):
@@ -156,18 +152,17 @@ class CommandHash:
 class Recorder:
     """Wraps a machine: passes events on to it, and records them with a hash of the commands that it returned.
 
-    `sink` gets each piece of the log as it is made. An event that the
-    machine refuses (Illegal) has changed nothing and is not recorded.
+    `sink` gets each piece of the log as it is made. An event that the machine refuses (Illegal) has changed nothing and
+    is not recorded.
     """
 
     def __init__(
-        self, machine: LoggedMachine, about: LogAbout | None = None, *, start: int = 0, keep_commands: bool = False,
+        self, machine: LoggedMachine, about: LogAbout | None = None, *, start: int = 0,
         sink: Callable[[bytes], object] | None = None,
     ) -> None:  # fmt: skip
         self.machine = machine
         self._pieces: list[bytes] = []
         self._sink = sink if sink is not None else self._pieces.append
-        self._keep_commands = keep_commands
         self._codec = EventCodec()
         self._encoder = msgspec.msgpack.Encoder()
         self._hash = CommandHash()
@@ -182,9 +177,7 @@ class Recorder:
     def handle(self, event: Any, now: int) -> Sequence[Any]:
         kind, fields = self._codec.encode(event)  # before the machine gets it: each event must be recorded
         commands = self.machine.handle(event, now)
-        commands_hash = self._hash.add(commands)
-        text = "; ".join(map(str, commands)) if self._keep_commands else ""
-        self._write(LogEntry(now - self._now, kind, commands_hash, msgspec.Raw(fields), text))
+        self._write(LogEntry(now - self._now, kind, self._hash.add(commands), msgspec.Raw(fields)))
         self._now = now
         return commands
 
@@ -236,11 +229,6 @@ def decode(data: bytes | bytearray, *, core: str | None = None, partial: bool = 
     if not whole and not partial:
         raise LogError(f"cut short at byte {len(data)}, after event {len(entries) - 1}: it has no last record")
     return Log(about, entries, whole)
-
-
-def replay(log: Log, make_machine: Callable[[LogAbout], LoggedMachine]) -> list[Sequence[Any]]:
-    """Run a log through a new machine. Return the commands of each event, or raise `Diverged` if some differ."""
-    return list(replayed(log, make_machine(log.about)))
 
 
 def replayed(log: Log, machine: LoggedMachine) -> Iterator[Sequence[Any]]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from ..model import Spans, spans
+from ..model import Spans
 from ..protocol import Blame
 from .tables import Bytes, Lists, Numbers, Strings, Table, Vector
 from .trimming import NAMES, positions, trim
@@ -240,26 +240,6 @@ class Trace:
             if table in ("gangs", "transfers"):
                 row["run"] = runs[row["run"]] if row["run"] >= 0 else -1
             yield row
-
-    def intervals(self) -> Iterator[tuple[int, int, int, int]]:
-        """Yield (device, seq, from, to) for each device of each gang that has ended: when the gang occupied it.
-
-        This begins when the device's own host enqueued the gang if that is known, else when the gang started.
-        """
-        for gang in self.gangs.rows():
-            place = self.places.get(gang["place"])
-            if gang["ended"] < 0 or place is None:
-                continue
-            after = self.lists.get(gang["hosts"]) if gang["hosts"] >= 0 else []
-            ends = self.lists.get(gang["ends"]) if gang["ends"] >= 0 else []
-            last, since, until = max(ends, default=0), gang["started"], gang["ended"]
-            hosts: dict[int, int] = {}  # host, counted in the island -> its position among the gang's hosts
-            for device in spans.items(place.devices):
-                if after:
-                    host = hosts.setdefault((device - place.first) // place.devices_per_host, len(hosts))
-                    since = gang["enqueued"] + after[host]
-                    until = gang["ended"] - last + ends[host] if ends else until
-                yield device, gang["seq"], since, until
 
     def __len__(self) -> int:
         return len(self.gangs)

@@ -13,5 +13,5 @@ from __future__ import annotations
 from . import grids
 from .placing import fits
 from .refusals import Refusal
-from .resources import FIRST, Binding, BoundSlice, MustWait, Resources
+from .resources import FIRST, LEFT, Binding, BoundSlice, MustWait, Resources
 from .subslices import Key, part

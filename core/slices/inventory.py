@@ -29,7 +29,8 @@ class Inventory:
         self.states = ["absent"] * island.hosts
         self.alive = bytearray(island.devices)  # 1 if its host is up and it works
         self.load = [0] * island.devices  # number of slices on it
-        self.held = bytearray(island.devices)  # 1 if an exclusive slice has it
+        # how many exclusive slices have it: several only of one client, while one takes the place of another
+        self.held = [0] * island.devices
         self.cordoned: set[int] = set()  # hosts that get no new slices, and keep those that they have
 
     def turn(self, host: int, event: str) -> None:
@@ -53,8 +54,8 @@ class Inventory:
         for low, high in device_spans(place):
             cut = slice(low - base, high - base)
             self.load[cut] = [level + by for level in self.load[cut]]
-        if exclusive:
-            self._mark(self.held, device_spans(place), int(by > 0))
+            if exclusive:
+                self.held[cut] = [count + by for count in self.held[cut]]
 
     def usable(self, exclusive: bool, barred: Sequence[Spans], all_spares: bool, anyway: bool) -> Sequence[int]:
         """Return, for each device, whether a new slice may have it.

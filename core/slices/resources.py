@@ -17,7 +17,7 @@ No other module may remember a physical device: it must ask again after every re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -69,10 +69,21 @@ class Binding(msgspec.Struct, frozen=True):
     back: Place | None = None  # while it waits after that: the place that it may have first
     within: Within = "any"  # of all others: which it may have, too
     rank: int = 0  # slices wait in this order, then in that of tickets
+    beside: str = ""  # a slice of its session that it takes the place of: it may have devices of that
 
     @property
     def key(self) -> Key:
         return self.session, self.spec.name
+
+    @property
+    def left(self) -> bool:
+        """It stands for arrays whose slice was released: others may have these devices alone by now."""
+        return self.spec.name.startswith(LEFT)
+
+    @property
+    def places(self) -> list[Place]:
+        """Whose devices it has."""
+        return [place for place in (None if self.parked else self.place, self.target) if place is not None]
 
     @property
     def order(self) -> tuple[int, int]:
@@ -81,6 +92,7 @@ class Binding(msgspec.Struct, frozen=True):
 
 
 FIRST = -(1 << 62)  # the rank of what comes before all others
+LEFT = "(of arrays"  # begins the names of slices that stand for arrays of slices which were released
 
 
 class Resources:
@@ -286,8 +298,7 @@ class Resources:
         """Where it was to go, or waits to come back to, a device is lost."""
         if binding.target and spans.overlap(device_spans(binding.target), gone):
             self._put(binding, binding.target, by=-1)
-            self._bindings[binding.key] = binding = msgspec.structs.replace(binding, target=None)
-            self._mark_again(binding)
+            self._bindings[binding.key] = msgspec.structs.replace(binding, target=None)
         elif binding.back and spans.overlap(device_spans(binding.back), gone):
             self._bindings[binding.key] = msgspec.structs.replace(binding, claim=None)
 
@@ -319,14 +330,16 @@ class Resources:
         known = self._bindings.get((session, name))
         return known is not None and known.held != ""
 
-    def adopt(self, session: int, spec: SliceSpec, place: Place, parked: bool = False) -> bool:
-        """There are arrays on these devices that belong to no slice any more: from now on they belong to this one, so
-        that they can be moved with it. Or they have left these devices (`parked`). False: there is one of this name."""
+    def adopt(self, session: int, spec: SliceSpec, place: Place, beside: str = "", parked: bool = False) -> bool:
+        """A slice is bound to this place, whatever else is there: arrays of released slices belong to it from now on,
+        so that they can be moved with it; or it takes the place of another one; or its arrays have left these devices
+        (`parked`). False: there is one of this name."""
         key = (session, spec.name)
         if key in self._bindings:
             return False
         rank = self.rank(session, spec)
-        self._bindings[key] = binding = Binding(session, spec, self._tickets, place, parked=parked, rank=rank)
+        binding = Binding(session, spec, self._tickets, place, rank=rank, beside=beside, parked=parked)
+        self._bindings[key] = binding
         self._tickets += 1
         if not parked:
             self._put(binding, place)
@@ -376,14 +389,7 @@ class Resources:
         else:
             self._put(binding, target, by=-1)
         self._bindings[session, name] = binding
-        self._mark_again(binding)
         self.version += 1
-
-    def _mark_again(self, binding: Binding) -> None:
-        """It has one of two places now, which may have had devices in common."""
-        if binding.place and not binding.parked:
-            self._put(binding, binding.place, by=-1)
-            self._put(binding, binding.place)
 
     def park(self, session: int, name: str) -> None:
         """None of its arrays is on its devices; or it wants none any more. Call `retry`, because others may wait."""
@@ -413,14 +419,20 @@ class Resources:
 
     # --- a slice gets devices of others -------------------------------------------------------------------------
 
-    def without(self, binding: Binding, others: Sequence[Binding]) -> Place | None:
-        """Where this slice, which waits, could be if these others had no devices; None: nowhere."""
-        for other in others:
+    def could_be(
+        self, binding: Binding, without: Sequence[Binding] = (), placed: Sequence[tuple[Binding, Place]] = ()
+    ) -> Place | None:
+        """Where this slice could be if those `without` devices had none, and those that are `placed` were there; None:
+        nowhere."""
+        for other in without:
             self._unbind(other)
-        found = self._find(binding, anyway=False)
-        for other in others:
-            if other.place and not other.parked:
-                self._put(other, other.place)
+        for other, place in placed:
+            self._put(other, place)
+        found = self._find_alone(binding, anyway=False)
+        for other, place in placed:
+            self._put(other, place, by=-1)
+        for other in without:
+            self._bind_again(other)
         return found
 
     def claim(self, binding: Binding, place: Place) -> Binding:
@@ -435,6 +447,20 @@ class Resources:
             self._bindings[session, name] = msgspec.structs.replace(binding, rank=rank)
             self._sort_waiting()
             self.version += 1
+
+    def audit(self) -> Iterator[tuple[str, int, int]]:
+        """(what, as it is kept, counted anew); and that nobody shares what it has alone."""
+        for inventory in self._inventories:
+            index, name = inventory.island.index, inventory.island.name
+            there = [(b, place) for b in self._bindings.values() for place in b.places if place.island == index]
+            held = [(b.session, device_spans(place)) for b, place in there if b.spec.exclusive]
+            alone = sum(place.size for b, place in there if b.spec.exclusive)
+            yield f"slices on devices of island {name!r}", sum(inventory.load), sum(place.size for _, place in there)
+            yield f"devices of island {name!r} that slices have alone", sum(inventory.held), alone
+            for number, mine in held:
+                others = [device_spans(place) for b, place in there if b.session != number and not b.left]
+                shared = any(spans.overlap(mine, theirs) for theirs in others)
+                yield f"others where client {number} is alone", 0, shared
 
     # --- finding a place ------------------------------------------------------------------------------------
 
@@ -457,10 +483,8 @@ class Resources:
         return now
 
     def _unbind(self, binding: Binding) -> None:
-        if binding.place and not binding.parked:
-            self._put(binding, binding.place, by=-1)
-        if binding.target:
-            self._put(binding, binding.target, by=-1)
+        for place in binding.places:
+            self._put(binding, place, by=-1)
 
     def _put(self, binding: Binding, place: Place, by: int = 1) -> None:
         self._inventories[place.island].put(place, binding.spec.exclusive, by)
@@ -482,6 +506,19 @@ class Resources:
 
         With `anyway` it may be where other slices are now; with `ignore_claims`, where others will be before it.
         """
+        name, number = binding.spec.name, binding.session
+        mine = [b for b in self._bindings.values() if b.session == number and (b.beside or binding.beside)]
+        beside = [b for b in mine if b.beside == name or b.spec.name == binding.beside]
+        for other in beside:
+            self._unbind(other)
+        found = self._find_alone(binding, anyway, ignore_claims, away)
+        for other in beside:
+            self._bind_again(other)
+        return found
+
+    def _find_alone(
+        self, binding: Binding, anyway: bool, ignore_claims: bool = False, away: Spans = spans.EMPTY
+    ) -> Place | None:
         spec = binding.spec
         claims = [] if ignore_claims else [b.claim for b in self._claims_ahead(binding) if b.claim]
         if back := binding.back:
@@ -501,6 +538,10 @@ class Resources:
             if place:
                 return place
         return None
+
+    def _bind_again(self, other: Binding) -> None:
+        for place in other.places:
+            self._put(other, place)
 
     @staticmethod
     def _tiers(binding: Binding, matching: list[Inventory]) -> list[tuple[list[Inventory], bool]]:
@@ -544,7 +585,7 @@ class Resources:
         island = self.cluster.islands[claim.island]
         wanted = device_spans(claim)
         rivals = [other for other in self._bindings.values() if self.bars(other, binding)]
-        places = [(b, place) for b in rivals for place in (None if b.parked else b.place, b.target) if place]
+        places = [(b, place) for b in rivals for place in b.places]
         here = list(dict.fromkeys(b for b, place in places if spans.overlap(device_spans(place), wanted)))
         earlier = self._claims_ahead(binding)
         first = [b for b in earlier if b.claim and spans.overlap(device_spans(b.claim), wanted)]

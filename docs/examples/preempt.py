@@ -38,17 +38,15 @@ def steps(weights: Any, count: int) -> tuple[Any, list[float]]:
 
 
 start = np.zeros(2, np.float32)
-with sw.local(hosts=2, devices_per_host=2) as s:
+with sw.local(hosts=2, devices_per_host=2, policy="priority") as s:
     with s.client("alone"):
         _, expected = steps(start, 20)
         s.release(train_on)
     with s.client("training"):
         weights, before = steps(start, 10)
-        s.suspend()  # its arrays are in host memory; its calls would wait
         with s.client("urgent", priority=10):
-            print("urgent:", float(work(numbers)))
-            s.release(urgent_on)
-        s.resume()
+            print("urgent:", float(work(numbers)))  # the other's arrays go to host memory; its calls would wait
+            s.release(urgent_on)  # and they come back
         _, after = steps(weights, 10)
     assert before + after == expected
     print("losses:", ", ".join(f"{each:.4f}" for each in (before + after)[::5]))

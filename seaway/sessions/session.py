@@ -8,12 +8,12 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from ..errors import SessionClosed
-from ..specs import Slice, whole
+from ..specs import ElasticSlice, Slice, whole
 from ..telemetry import carried, spans_of
 from ..wording import duration, plural
 from . import ambient
@@ -310,7 +310,27 @@ class Session:
 
         return pd.DataFrame(self.driver.costs())
 
-    def release(self, home: Slice) -> None:
+    def resizes(self, home: ElasticSlice) -> Iterator[Slice]:
+        """Yield the slice that an elastic one is, each time that it is another one, with more devices or fewer.
+
+        The first time, wait until there is one. In the body of the loop, move arrays to it (`sw.put(arrays,
+        devices=part)`) and work, until `resized` says that there is another one; then leave the body, or the loop if
+        the work is done. The slice before is released when the next one is yielded.
+
+            >>> workers = sw.slice(devices=(1, 4), name="workers")
+            >>> with sw.simulate("B", hosts=2) as s:
+            ...     for part in s.resizes(workers):
+            ...         print(part.devices)
+            ...         break
+            4
+        """
+        return ambient.caller("resizes").resizes(home)
+
+    def resized(self, home: ElasticSlice) -> bool:
+        """Whether `resizes` has another slice, to which the work is to move."""
+        return ambient.caller("resized").resized(home)
+
+    def release(self, home: Slice | ElasticSlice) -> None:
         """Release a slice's devices. The slice is bound again when it is next used."""
         ambient.caller("release").release_slice(home)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, overload
+
+from msgspec.structs import replace
 
 from core.model import SliceSpec
 
@@ -73,7 +75,43 @@ class Slice:
         return f"Slice({'; '.join([axes, *rest])})"
 
 
-def slice(  # noqa: A001 - the public name, as the paper's users say it
+class ElasticSlice:
+    """Virtual devices, as many as can be had of some sizes. `sw.slice(devices=(4, 16))` makes one, and
+    `session.resizes(slice)` tells of the slice that it is.
+
+    >>> sw.slice(devices=(4, 16)).sizes, sw.slice(devices=(4, 8, 16)).sizes
+    ((4, 8, 12, 16), (4, 8, 16))
+    """
+
+    def __init__(self, spec: SliceSpec, sizes: tuple[int, ...]) -> None:
+        self._spec = spec
+        self.sizes = sizes
+
+    @property
+    def name(self) -> str:
+        """As given; "" for one that each session names by itself."""
+        return self._spec.name
+
+    def spec(self, name: str) -> SliceSpec:
+        """Of any of its sizes, for the session that calls it so."""
+        return replace(self._spec, name=name)
+
+    def __repr__(self) -> str:
+        return f"ElasticSlice({self.name!r}, sizes {', '.join(map(str, self.sizes))})"
+
+
+@overload
+def slice(  # noqa: A001
+    devices: tuple[int, ...],
+    *,
+    kind: str = "",
+    island: str = "",
+    name: str = "",
+    layout: Literal["packed", "spread"] = "packed",
+    exclusive: bool = False,
+) -> ElasticSlice: ...
+@overload
+def slice(  # noqa: A001
     devices: int | None = None,
     *,
     mesh: Mesh | None = None,
@@ -82,10 +120,21 @@ def slice(  # noqa: A001 - the public name, as the paper's users say it
     name: str = "",
     layout: Literal["packed", "spread"] = "packed",
     exclusive: bool = False,
-) -> Slice:
+) -> Slice: ...
+def slice(  # noqa: A001 - the public name, as the paper's users say it
+    devices: int | tuple[int, ...] | None = None,
+    *,
+    mesh: Mesh | None = None,
+    kind: str = "",
+    island: str = "",
+    name: str = "",
+    layout: Literal["packed", "spread"] = "packed",
+    exclusive: bool = False,
+) -> Slice | ElasticSlice:
     """Ask for devices: a number of them, or a mesh. A slice is a declaration; each session gives it devices of its own.
 
-    devices: how many. mesh: devices along each axis, as {"data": 4, "model": 2}, or as (4, 2) with axes named x, y,
+    devices: how many; (4, 16) for as many as can be had, 4, 8, 12 or 16, and (4, 8, 16) for one of these sizes: see
+    `session.resizes`. mesh: devices along each axis, as {"data": 4, "model": 2}, or as (4, 2) with axes named x, y,
     z, or as a jax Mesh or AbstractMesh.
     kind: of device, such as "tpu-v3". island: the name of one, such as "i0". Without these, any will do.
     name: shown in traces and errors. Two slices with the same name must be alike, and are the same slice.
@@ -100,6 +149,12 @@ def slice(  # noqa: A001 - the public name, as the paper's users say it
             raise TypeError(f"sw.slice({key}={given!r}): {key} is a name, such as {like!r}")
     if not isinstance(exclusive, bool):
         raise TypeError(f"sw.slice(exclusive={exclusive!r}): True or False")
+    if isinstance(devices, tuple):
+        if mesh is not None:
+            raise ValueError(
+                f"sw.slice(devices={devices}, mesh={mesh!r}): a slice of several sizes has one axis: no mesh"
+            )
+        return ElasticSlice(SliceSpec(name, 1, (), kind, island, layout, exclusive), _sizes(devices))
     sizes, names = _axes(mesh, devices)
     count = prod(sizes) if devices is None else devices
     if not whole(count):
@@ -111,6 +166,16 @@ def slice(  # noqa: A001 - the public name, as the paper's users say it
     if layout not in ("packed", "spread"):
         raise ValueError(f"sw.slice(layout={layout!r}): 'packed' (side by side) or 'spread' (over hosts)")
     return Slice(SliceSpec(name, count, sizes if mesh is not None else (), kind, island, layout, exclusive), names)
+
+
+def _sizes(devices: tuple[int, ...]) -> tuple[int, ...]:
+    """Two are the ends of a range, in steps of the smaller one."""
+    if len(devices) < 2 or not all(map(whole, devices)) or sorted(set(devices)) != list(devices):
+        raise ValueError(
+            f"sw.slice(devices={devices}): whole numbers, at least 1, each larger than the one before, as (4, 16)"
+        )
+    least, most = devices[0], devices[-1]
+    return devices if len(devices) > 2 else tuple(dict.fromkeys([*range(least, most + 1, least), most]))
 
 
 def _axes(mesh: Mesh | None, devices: int | None) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -146,4 +211,6 @@ def as_slice(devices: Slice | int | None, who: str) -> Slice:
         return devices
     if isinstance(devices, int) and not isinstance(devices, bool):
         return slice(devices)
+    if isinstance(devices, ElasticSlice):
+        raise TypeError(f"{who} needs one slice, and {devices!r} may be any: use those of `session.resizes(slice)`")
     raise TypeError(f"{who} needs `devices`: sw.slice(devices=8), or a number of them; not {devices!r}")

@@ -203,6 +203,15 @@ class Operate(Action, frozen=True):
     away: int = -1  # of a move: a host whose devices are not to be had
 
 
+class AskElastic(Action, frozen=True):
+    """A client asks for an elastic slice, and moves on after a while when it hears of another size."""
+
+    client: int
+    sizes: tuple[int, ...]
+    like: SliceSpec
+    after: int
+
+
 class OperateHost(Action, frozen=True):
     """An operator cordons or drains a host, or lifts the cordon."""
 

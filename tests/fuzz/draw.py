@@ -76,6 +76,7 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> case.Case:
         has["puts"] = has["puts"] or "puts" not in without
     if seed >= PREEMPTS:
         has["exclusive"] = "exclusive" not in without
+        has["elastic"] = rng.random() < 0.6 and "elastic" not in without
     if seed >= RESTED:
         has["restart"] = rng.random() < 0.6 and "restart" not in without
     if seed >= ABSENT:
@@ -116,6 +117,8 @@ class Drawing:
             self._cuts_one_way()
         if self.has.get("operate"):
             self._operations(len(setup.people))
+        if self.has.get("elastic"):
+            self._elastics(len(setup.people))
         # stable: at one time, in the order drawn
         actions = tuple(sorted(self.actions, key=lambda action: action.at))
         return case.Case(self.seed, setup, tuple(self.programs), actions)
@@ -134,6 +137,18 @@ class Drawing:
                 if what == "drain" and rng.random() < 0.4:
                     patience = rng.randint(1, 100) * case.MS
                 self.actions.append(case.OperateHost(at=at, host=rng.randrange(hosts), what=what, patience=patience))
+
+    def _elastics(self, people: int) -> None:
+        rng = self.rng
+        for client in range(people):
+            if rng.random() < 0.6:
+                sizes = tuple(sorted(rng.sample(range(1, 9), rng.randint(1, 4))))
+                like = SliceSpec("like", 1, exclusive=rng.random() < 0.7, layout=rng.choice(("packed", "spread")))
+                at, after = rng.randint(0, self.end), rng.choice((0, 100 * case.US, 5 * case.MS))
+                # and nothing else: it could wait for another slice of its own session
+                kept = (case.Close, case.CrashClient)
+                self.actions = [a for a in self.actions if isinstance(a, kept) or getattr(a, "client", -1) != client]
+                self.actions.append(case.AskElastic(at=at, client=client, sizes=sizes, like=like, after=after))
 
     # --- the set-up ---------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any
 from core.controller.array_copies import ArrayCopies
 from core.controller.buffer_refs import BufferRefs
 from core.controller.drains import Drains
+from core.controller.elastic import Elastic
 from core.controller.on_the_way import OnTheWay
 from core.controller.preemption import Preemption
 from core.controller.relocation import Relocation
@@ -14,7 +15,7 @@ from core.controller.suspensions import Suspensions
 from core.controller.views import Views
 from core.host.local_views import LocalViews
 from core.slices.inventory import Inventory
-from core.slices.resources import Resources
+from core.slices.resources import FIRST, Resources
 
 from .draw import OPERATED, PREEMPTS, RESTED
 from .planting import Patch, bug, nothing
@@ -136,3 +137,18 @@ def _parked_at_once(self: Relocation, each: OnTheWay, now: int) -> None:
     for b in self.bindings(each):
         self._resources.park(each.session.number, b.spec.name)
     self._runs.slices_bound(now)
+
+
+@bug("grown in silence", "a client is not told what its elastic slice is", first=PREEMPTS)
+def _(put: Patch) -> None:
+    put(Elastic, "_tell", lambda self, each, now: True)
+
+
+@bug("room that others have", "an elastic slice grows into devices that others have alone", first=PREEMPTS)
+def _(put: Patch) -> None:
+    good = Resources.could_be
+
+    def anywhere(self: Resources, binding: Any, without: Any = (), placed: Any = ()) -> Any:
+        return good(self, binding, self.bindings() if binding.rank == FIRST else without, placed)
+
+    put(Resources, "could_be", anywhere)

@@ -136,7 +136,8 @@ class Game:
             c.Cut: self._cut, c.Slow: self._slow, c.BreakGang: self._break_gang,
             c.BreakCode: self._break_code, c.Restart: self._restart, c.StandStill: self._stand_still,
             c.BreakWorld: self._break_world, c.Register: self._register, c.Unregister: self._unregister,
-            c.OldState: self._old_state, c.Operate: self._operate, c.OperateHost: self._operate_host,
+            c.AskElastic: self._elastic, c.OldState: self._old_state,
+            c.Operate: self._operate, c.OperateHost: self._operate_host,
         }  # fmt: skip
 
     # --- the whole ------------------------------------------------------------------------------------------------
@@ -358,6 +359,9 @@ class Game:
         if action.who in self.world.actors:
             self.world.stand_still(action.who, action.length)
 
+    def _elastic(self, action: c.AskElastic) -> None:
+        self._person(action.client).elastic("elastic", action.sizes, action.like, action.after)
+
     def _operate(self, action: c.Operate) -> None:
         script = self.people[action.of]
         if script is not None:
@@ -419,16 +423,20 @@ class Game:
 
         A client that waits for another client's exclusive slice gets it when that client ends, so end clients.
         """
-        while not self._while(self._open, S if self._for_slices() else PATIENCE):
+        while not self._while(self._unsettled, S if self._for_slices() else PATIENCE):
             living = self._living()
             if not self._for_slices() or len(living) == 1:
-                if self._while(self._open, PATIENCE):
+                if self._while(self._unsettled, PATIENCE):
                     return
                 raise Failed("hang", who_waits(self.world, self._living(), self.events))
             idle = [script for script in living if not script.outstanding()]
             first = (idle or living)[0]
             first.close()
             self.gone[self.people.index(first)] = None
+
+    def _unsettled(self) -> bool:
+        under_way = self.world.machine.relocation.under_way.values()
+        return self._open() or any(each.phase == "returning" for each in under_way)
 
     def _for_slices(self) -> bool:
         """Whether a run or put waits for a slice, perhaps because another client has an exclusive slice."""
@@ -485,6 +493,8 @@ class Game:
     def _leave_all(self) -> None:
         """Let some clients close and others release everything. Check that nothing is left when leases are over."""
         world = self.world
+        for living in self._living():
+            living.moves_on = -1
         # One that was cut off waits for nothing any more, and may come back later with what it holds.
         self._while(lambda: any(script.machine.state == "away" for script in self._living()), PATIENCE)
         for number, script in enumerate(self.people):

@@ -14,16 +14,17 @@ import pytest
 
 from seaway.cli import main
 
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-Said = Callable[[str], str]
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES, DOCS = ROOT / "examples", ROOT / "docs" / "examples"
+Said = Callable[..., str]
 
 
 @pytest.fixture
 def printed(capsys: pytest.CaptureFixture[str]) -> Said:
     """The output of an example."""
 
-    def run(name: str) -> str:
-        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    def run(name: str, folder: Path = EXAMPLES) -> str:
+        runpy.run_path(str(folder / name), run_name="__main__")
         return capsys.readouterr().out
 
     return run
@@ -46,6 +47,14 @@ def test_the_papers_example_prints_the_papers_numbers_on_real_devices_too(printe
     numbers, *summary = printed("local.py").splitlines()
     assert numbers == "(Array([3., 5.], dtype=float32), Array([2., 4.], dtype=float32))"
     assert summary[0].startswith("Trace of 1 client, 1 run, 4 gangs on 4 devices (cpu), 2 hosts")
+
+
+def test_an_urgent_job_takes_devices_and_the_losses_of_the_other_are_those_of_a_run_left_alone(printed: Said) -> None:
+    assert printed("preempt.py", DOCS).splitlines()[1].startswith("losses: ")  # the example compares them
+
+
+def test_a_job_shrinks_and_grows_and_each_loss_is_that_of_a_run_of_that_size(printed: Said) -> None:
+    assert printed("elastic.py", DOCS).splitlines()[0] == "sizes: 8 4 8"  # the example compares the losses
 
 
 @pytest.mark.full

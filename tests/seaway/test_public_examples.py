@@ -38,7 +38,7 @@ def test_the_example_of_a_public_name_runs(name: str, tmp_path: Path, monkeypatc
 @pytest.mark.parametrize("name", NAMES)
 def test_the_example_of_a_public_name_uses_that_name(name: str) -> None:
     shown = "".join(example.source for example in doctest.DocTestParser().get_examples(docstring(name)))
-    made_by = {"Array": "put|double", "Run": r"\.run", "Session": "simulate", "Slice": "slice"}
+    made_by = {"Array": "put|double", "Run": r"\.run", "Session": "simulate", "Slice": "slice", "ElasticSlice": "slice"}
     assert re.search(made_by.get(name, rf"\bsw\.{name}\b|@sw\.{name}"), shown) or name == "trace"
 
 

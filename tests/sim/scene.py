@@ -30,6 +30,7 @@ from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
 from tests.fuzz import programs
 from tests.fuzz.policies import Patient
+from tests.intervals import intervals
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 POLICIES: tuple[Callable[[], Policy], ...] = (Fifo, Stride, Priority, Shortest, Deadline, RoundRobin)
@@ -273,7 +274,7 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
         "over": [user.over for user in users],
         "order": sim.controller.order.whole(),
         **rows(sim, "gangs", "transfers", "runs", "reservations"),
-        "intervals": sorted(sim.trace.intervals()),
+        "intervals": sorted(intervals(sim.trace)),
     }
 
 

@@ -6,6 +6,7 @@ brings are compared with that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +17,7 @@ from core.client.client_limits import Blocked, Limits
 from core.link.endpoint import for_client
 from core.model import ranges
 from core.model.plan import Layout
-from core.model.program import Node, Out, Program, Ref, SliceSpec, Value
+from core.model.program import Node, Out, Program, Ref, Sharding, SliceSpec, Value
 from core.protocol import dataplane
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -156,6 +157,8 @@ class ClientActor(Actor):
                 script.told.append(text)
             case e.OpenSend(transfer=transfer, buffers=(name,)):
                 self.sources[transfer] = script.buffers[name]
+            case e.SliceSized(name=name, slice=spec):
+                script.sized(name, spec)
             case e.SlicesRelocated(request=request):
                 del script.relocating[request]
             case e.Sent() | e.DropTransfer() | e.PutStarted() | e.Unblocked():
@@ -178,6 +181,9 @@ class Script:
         self.coming: dict[int, Layout] = {}  # gets that have been answered
         self.transfers: dict[int, int] = {}  # transfer -> request
         self.relocating: dict[int, None] = {}  # requests that have not been answered
+        self.sizes: dict[str, list[SliceSpec]] = {}  # elastic slices, and what each has been so far
+        self.moves_on = -1
+        self._there: dict[str, Handle] = {}  # what it has put on each of those
         self.told: list[str] = []
         self.refusals: list[e.CallRefused] = []
         self.awaited: dict[int, None] = {}  # programs that were registered with `tell`
@@ -282,6 +288,30 @@ class Script:
             self.relocating[request] = None
         self._called()
 
+    def elastic(self, name: str, sizes: tuple[int, ...], like: SliceSpec, moves_on: int = -1) -> None:
+        """`moves_on`: so long after it has heard of another size, it has something there, and releases what it had
+        before; -1: not by itself."""
+        self.moves_on = moves_on
+        if isinstance(self.machine.elastic(name, like, sizes, self.world.now), int):
+            self.sizes[name] = []
+        self._called()
+
+    def sized(self, name: str, spec: SliceSpec) -> None:
+        before = self.sizes[name][-1:]
+        self.sizes[name].append(spec)
+        if self.moves_on >= 0:
+            self.world.soon(self.moves_on, self._move_on, spec, [each.name for each in before])
+
+    def _move_on(self, spec: SliceSpec, before: Sequence[str]) -> None:
+        if self.moves_on >= 0 and self.machine.state in ("open", "away") and not self.actor.still:
+            there = [self._there.get(name) for name in before]
+            if any(handle is not None and not _over(handle) for handle in there):
+                self.world.soon(1_000_000, self._move_on, spec, before)
+                return
+            self._there[spec.name] = self.put(Value((4 * spec.devices,), "float32", 0, Sharding(((0,),))), spec)
+            for name in before:
+                self.release_slice(name)
+
     def cancel(self, run: RunHandle) -> None:
         self.machine.cancel(run.name, self.world.now)
         self._called()
@@ -317,6 +347,7 @@ class Script:
             and all(_over(handle) for handle in self.buffers.values() if handle.is_put or handle.is_view)
             and self.heard.keys() >= self.awaited.keys()
             and not self.relocating
+            and (self.machine.state == "closed" or all(self.sizes.values()))
         )
 
     def run_ended(self, said: e.RunEnded) -> None:
@@ -349,6 +380,8 @@ class Script:
             self.buffers[said.name].blame = said.blame
         elif said.what == "relocate":
             del self.relocating[said.name]
+        elif said.what == "elastic":
+            self.sizes = {name: told for name, told in self.sizes.items() if told}
 
 
 def _over(thing: RunHandle | Fetch | Handle) -> bool:

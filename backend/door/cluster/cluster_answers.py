@@ -181,7 +181,7 @@ class ClusterAnswers:
         if said.what == "get":
             self._got(said.name, said.blame)
         elif said.what == "program":
-            self._programs.refused(said.name, said.blame)
+            self._programs.told(said.name, b"", said.blame)
 
     def _got(self, request: int, blame: Blame | None) -> None:
         read = self._gets.pop(request, None)

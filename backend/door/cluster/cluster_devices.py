@@ -6,7 +6,7 @@
 
 Nothing here waits and nothing is decided: core schedules, shares, and says what has failed. Calls are made in order of
 arrival (`cluster_calls`). Neighbours: `cluster_answers` hears and reads; `cluster_arrays` are the references;
-`cluster_executables` compiles; `cluster_copies` brings arrays to other devices.
+`cluster_executables` compiles.
 """
 
 from __future__ import annotations
@@ -56,12 +56,11 @@ from .cluster_arrays import (
 )
 from .cluster_buffers import BufferOutcome, SessionBuffers
 from .cluster_calls import ClusterCalls
-from .cluster_copies import ClusterCopies
 from .cluster_executables import ClusterExecutable, ClusterPrograms
 from .cluster_files import FilesProgram, restoring, saving
 from .cluster_layouts import default_layout, in_one_way, value_of, whole_of
 from .cluster_link import CallWatch, ClusterLink
-from .cluster_programs import Places
+from .cluster_programs import CopyPrograms, Places
 
 T = TypeVar("T")
 Contents = np.ndarray[Any, Any]
@@ -69,20 +68,24 @@ PACKS = 6  # serialization version of an XLA that packs elements of less than a 
 
 
 class ClusterDevices:
-    """`later(function)` calls a function on the loop's thread, a little later, from any thread."""
+    """`later(function)` calls a function on the loop's thread, a little later, from any thread. `platform`: as soon as
+    hosts have told what the devices are."""
+
+    platform: Platform
 
     def __init__(
-        self, link: ClusterLink, platform: Platform, places: Places, programs: ClusterPrograms,
+        self, link: ClusterLink, places: Places, programs: ClusterPrograms,
         later: Callable[[Callable[[], None]], Any], watch: CallWatch | None = None,
     ) -> None:  # fmt: skip
-        self.platform, self._watch = platform, watch
-        self._link, self._places, self._programs = link, places, programs
+        self._link, self._places, self._programs, self._watch = link, places, programs, watch
         self._calls = ClusterCalls(link)
         self.crowded = self._calls.order.crowded
-        self._copies = ClusterCopies(places)
+        self._copies = CopyPrograms(places)
         self._buffers = SessionBuffers(link, later, watch)
         self._answers = ClusterAnswers(link, self._calls, self._buffers, programs, watch)
-        programs.default_kind = platform.default_memory_kind()
+
+    def are(self, platform: Platform) -> None:
+        self.platform, self._programs.default_kind = platform, platform.default_memory_kind()
 
     # --- arrays --------------------------------------------------------------------------------------------
 
@@ -250,11 +253,10 @@ class ClusterDevices:
             return False
         moves: list[tuple[ClusterArray, ClusterArray]] = []
         for source, made in moving:
-            fault = source.wrong or self._copies.fault(made.type)
             if source.here is not None:
                 made.is_here(source.here)
-            elif fault is not None:
-                made.fails(fault)
+            elif source.wrong is not None:
+                made.fails(source.wrong)
             else:
                 moves.append((source, made))
         if not moves:

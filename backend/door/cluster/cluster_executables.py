@@ -291,9 +291,6 @@ class ClusterPrograms:
         if answer is not None and not answer.done():
             answer.set_result((about, blame))
 
-    def refused(self, program: int, blame: Blame) -> None:
-        self.told(program, b"", blame)
-
     def unblocked(self) -> None:
         room, self._room = self._room, []
         for each in room:

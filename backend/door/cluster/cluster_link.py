@@ -169,6 +169,7 @@ class RemoteLink:
         """Called in any thread."""
         if isinstance(said, LogLine):
             self._last = said.text
+            log.info("client %r: %s", self.name, said.text)
         self._said.append(said)
         if len(self._said) == 1:
             self.remote.node.soon(self._tell)

@@ -15,7 +15,6 @@ import logging
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Protocol
 
 import grpc
@@ -30,13 +29,11 @@ from backend.streams import StreamRefused, dial
 from backend.wire import Described, call_messages, versions
 from backend.xla import flags_of
 from core.model import Cluster
-from core.protocol import Command
-from core.protocol import effects as e
 
 from ..protocol import StatusCode
 from ..session import (
     DeviceFacts,
-    LateSession,
+    DoorSession,
     MemoryFacts,
     Platform,
     SessionDevices,
@@ -195,15 +192,15 @@ class ClusterSessions:
         self._tasks: set[asyncio.Task[None]] = set()
         self._pricing: asyncio.Task[None] | None = None
 
-    def __call__(self, version: Version, initialization: bytes, link: SessionLink) -> LateSession:
-        session = LateSession(version, link, self._limits)
+    def __call__(self, version: Version, initialization: bytes, link: SessionLink) -> DoorSession:
+        session = DoorSession(version, link, self._limits)
         task = asyncio.get_running_loop().create_task(self._open(session))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        session.cancel = lambda: _cancel(task)
+        session.cancel = task.cancel
         return session
 
-    async def _open(self, session: LateSession) -> None:
+    async def _open(self, session: DoorSession) -> None:
         source, name = self._source, self._name()
         link, serves = source.line(name)
         self._links.add(link)
@@ -212,19 +209,13 @@ class ClusterSessions:
         lines = link.callbacks([each.name for each in source.islands])
         programs = ClusterPrograms(link, places, self._more, self._gate, lines)
         self._programs[link] = programs
-        link.heard = partial(_hear, programs, name)
-        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        link.failed = partial(_lost, failed)
-        asking = asyncio.ensure_future(_platform(programs, places))
+        watch = None if self._watch is None else self._watch(link)
+        devices = ClusterDevices(link, places, programs, link.soon, watch)
         try:
-            await asyncio.wait((asking, failed), return_when=asyncio.FIRST_COMPLETED)
-            if failed.done():
-                failed.result()
-            platform = await asking
+            devices.are(await _platform(programs, places))
         except asyncio.CancelledError:
             log.info("client %r has gone before it had devices", name)
-            programs.close()
-            link.close()
+            devices.close()
             raise
         except Exception as error:
             if not isinstance(error, StatusError):
@@ -232,20 +223,15 @@ class ClusterSessions:
                 text = f"the session could not be opened: {type(error).__name__}: {error}"
                 error = StatusError(StatusCode.INTERNAL, text)
             session.fail(error)
-            programs.close()
-            link.close()
+            devices.close()
         else:
-            log.info("client %r has %d devices", name, len(platform.devices))
+            log.info("client %r has %d devices", name, len(devices.platform.devices))
             for each in places.opening:
                 link.act(lambda client, now, name=each.name: client.release_slice(name, now))  # type: ignore[misc]
             places.opening = ()
             if self._pricing is None:
                 self._pricing = asyncio.get_running_loop().create_task(self._price())
-            watch = None if self._watch is None else self._watch(link)
-            session.begin(serves(ClusterDevices(link, platform, places, programs, link.soon, watch)))
-        finally:
-            asking.cancel()
-            failed.cancel()
+            session.begin(serves(devices))
 
     def _name(self) -> str:
         """The first session that is open has the door's name, others have a number behind it."""
@@ -278,30 +264,6 @@ class ClusterSessions:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(link.closed() for link in list(self._links)), return_exceptions=True)
         self._gate.close()
-
-
-def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-
-
-def _lost(failed: asyncio.Future[None], fault: StatusError) -> None:
-    if not failed.done():
-        failed.set_exception(fault)
-
-
-def _hear(programs: ClusterPrograms, name: str, command: Command) -> None:
-    """What a session hears that has no devices yet."""
-    match command:
-        case e.ProgramTold(program=program, about=about, blame=blame):
-            programs.told(program, about, blame)
-        case e.CallRefused(what="program", name=program, blame=blame):
-            programs.refused(program, blame)
-        case e.Unblocked():
-            programs.unblocked()
-        case e.LogLine(text=text):
-            log.info("client %r: %s", name, text)
-        case _:
-            pass
 
 
 # --- what its devices are -----------------------------------------------------------------------------------

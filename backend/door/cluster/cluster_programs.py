@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from core.client import Blocked, Client
 from core.model import Arg, Computation, Node, Out, Program, Ref, Reshard, SliceSpec, Value
 
 from ..session import ArrayType, StagePlan, invalid
@@ -28,6 +29,7 @@ from .cluster_layouts import value_of
 ROOT = "devices"  # the name of a session's slice that may be on any island
 UNKNOWN = 1_000_000  # nanoseconds that a computation is taken to last, as long as nothing is known
 LONGEST_NAME = 200
+MOST_COPIES = 1024  # programs of copies that are kept
 PREFIXES = ("jit_", "pmap_")  # what JAX writes before a function's name, to name what it has lowered
 
 
@@ -147,6 +149,26 @@ def copy_program(places: Places, copies: Sequence[tuple[ArrayType, ArrayType]]) 
     nodes: list[Node | Reshard] = []
     outs = _copied(nodes, tuple(map(Arg, range(len(given)))), made)
     return Program(name="copy", slices=slices, computations=(), args=given, nodes=tuple(nodes), results=outs)
+
+
+class CopyPrograms:
+    """Programs that copy arrays to other devices of the session, or beside themselves, as core's client has them."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._registered: dict[tuple[tuple[ArrayType, ArrayType], ...], int] = {}
+
+    def registered(self, copies: tuple[tuple[ArrayType, ArrayType], ...], client: Client, now: int) -> int:
+        """The program by its name at core's client; 0: there is no room for it now."""
+        known = self._registered.get(copies)
+        if known is None:
+            if len(self._registered) >= MOST_COPIES:
+                client.unregister(self._registered.pop(next(iter(self._registered))), now)
+            found = client.register(copy_program(self._places, copies), now)
+            if isinstance(found, Blocked):
+                return 0
+            known = self._registered[copies] = found
+        return known
 
 
 def _copied(nodes: list[Node | Reshard], refs: Sequence[Ref], made: Sequence[Value]) -> tuple[Ref, ...]:

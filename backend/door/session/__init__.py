@@ -13,7 +13,7 @@ Neighbours: `server` above, `protocol` below; devices are behind the protocols o
 
 from __future__ import annotations
 
-from .door_session import LateSession, opening
+from .door_session import DoorSession, opening
 from .session_callbacks import SessionCallbacks
 from .session_devices import (
     ArrayCopy,

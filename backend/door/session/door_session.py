@@ -34,23 +34,45 @@ UNCOUNTED = frozenset(("delete_array_request", "destruct_array_request"))
 
 
 class DoorSession:
-    """Implements `session_port.SessionPort`."""
+    """Implements `session_port.SessionPort`. Its devices may take a while to be there: until then it is busy, and
+    requests wait. If there will be none, each request is answered with the reason. `cancel` is called if the client
+    goes before there are any."""
 
     def __init__(
-        self, devices: SessionDevices | None, version: Version, link: SessionLink, limits: SessionLimits
+        self, version: Version, link: SessionLink, limits: SessionLimits, devices: SessionDevices | None = None
     ) -> None:
         self._link, self._limits = link, limits
+        self.cancel: Callable[[], object] = lambda: None
+        self._fault: StatusError | None = None  # why there are no devices
         self.state = SessionState(version, link.session_id, limits)
         self.state.hold, self.callbacks = self._hold, self.state.callbacks
+        self._begun = devices is not None
         if devices is not None:
             self.state.given(devices)
         self._queue: deque[Any] = deque()  # requests that something before them holds up
         self._missing: set[int] = set()  # host buffers that the first of them waits for
-        self._crowded = self._over = self._going_on = False
+        self._crowded, self._over, self._going_on = not self._begun, False, False
         self._current: tuple[Operation, Any, Reply]
         self._holding: Reply | None = None  # of the request that holds up the others, until it goes on or fails
         self._waits = 0  # requests without an answer
         self._numbers = 0
+
+    # --- its devices ---------------------------------------------------------------------------------------
+
+    def begin(self, devices: SessionDevices) -> None:
+        if self._over:
+            devices.close()
+            return
+        self.state.given(devices)
+        self._begun = True
+        self._room()
+
+    def fail(self, fault: StatusError) -> None:
+        """There will be no devices."""
+        if not self._over:
+            log.warning("session %x: it gets no devices: %s", self._link.session_id, fault.text)
+            self._fault = fault
+            self._room()
 
     # --- what the transport calls --------------------------------------------------------------------------
 
@@ -93,10 +115,10 @@ class DoorSession:
         self._queue.clear()
         self.state.end()
         self.callbacks.end()
-        self._close()
-
-    def _close(self) -> None:
-        self.state.devices.close()
+        if self._begun:
+            self.state.devices.close()
+        else:
+            self.cancel()
 
     @property
     def busy(self) -> bool:
@@ -111,9 +133,9 @@ class DoorSession:
         metadata = request.request_metadata
         maker = self.state.memory.maker = Maker(metadata.user_context_id, name)
         reply = Reply(metadata.op_id, maker, name not in UNCOUNTED, self._finished)
-        if operation is None:
+        if operation is None or self._fault is not None:
             self._waits += 1
-            reply.fault(_unknown(name))
+            reply.fault(self._fault or _unknown(name))
             return
         body = getattr(request, name)
         if operation.needs is not None:
@@ -212,47 +234,6 @@ class DoorSession:
             self._link.close(code, text)
 
 
-class LateSession(DoorSession):
-    """A session whose devices take a while to be there: until then it is busy, and requests wait. If there will be no
-    devices, each request is answered with the reason. `cancel` is called if the client goes before there are any."""
-
-    def __init__(self, version: Version, link: SessionLink, limits: SessionLimits) -> None:
-        super().__init__(None, version, link, limits)
-        self._crowded, self._begun = True, False
-        self._fault: StatusError | None = None
-        self.cancel: Callable[[], None] = lambda: None
-
-    def begin(self, devices: SessionDevices) -> None:
-        if self._over:
-            devices.close()
-            return
-        self.state.given(devices)
-        self._begun = True
-        self._room()
-
-    def fail(self, fault: StatusError) -> None:
-        """There will be no devices; or, later, there are none any more."""
-        if not self._over and not self._begun:
-            log.warning("session %x: it gets no devices: %s", self._link.session_id, fault.text)
-            self._fault = fault
-            self._room()
-
-    def _take(self, request: Any) -> None:
-        if self._fault is None:
-            super()._take(request)
-            return
-        metadata = request.request_metadata
-        self._waits += 1
-        maker = Maker(metadata.user_context_id, "")
-        Reply(metadata.op_id, maker, False, self._finished).fault(self._fault)
-
-    def _close(self) -> None:
-        if self._begun:
-            super()._close()
-        else:
-            self.cancel()
-
-
 def _unknown(name: str | None) -> StatusError:
     if name is None:
         return invalid("the request is empty, or of a kind that this door does not know")
@@ -263,6 +244,6 @@ def opening(devices: Callable[[], SessionDevices], limits: SessionLimits | None 
     """What makes sessions: each gets what `devices()` returns."""
 
     def open_session(version: Version, initialization: bytes, link: SessionLink) -> DoorSession:
-        return DoorSession(devices(), version, link, limits or SessionLimits())
+        return DoorSession(version, link, limits or SessionLimits(), devices())
 
     return open_session

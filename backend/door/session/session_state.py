@@ -77,14 +77,6 @@ class SessionProgram:
     waits: bool = False
 
 
-@dataclass(frozen=True)
-class FutureValue:
-    """Something that is over. `counted`: whether the answer to a question about it has a sequence number."""
-
-    counted: bool
-    fault: StatusError | None = None
-
-
 class HostBufferTable:
     """Bytes on their way from and to the client, by handle."""
 
@@ -142,7 +134,8 @@ class SessionState:
         self.version, self.session_id, self.limits = version, session_id, limits
         self.arrays = ArrayTable(limits.arrays)
         self.executables: dict[int, ExecutableValue] = {}
-        self.futures: dict[int, FutureValue] = {}
+        # of what is over; whether the answer to a question about it has a sequence number
+        self.futures: dict[int, bool] = {}
         self.statuses: dict[int, list[Ref] | StatusError] = {}
         self.incoming, self.outgoing = HostBufferTable(limits), HostBufferTable(limits)
         self.memory = MemoryMeter(limits.array_bytes)
@@ -180,7 +173,10 @@ class SessionState:
         return handle
 
     def keep_all(self, handles: Sequence[int], made: Sequence[tuple[ArrayType, Ref, Memory]]) -> list[int]:
-        return [self.keep(handle, *each) for handle, each in zip(handles, made, strict=True)]
+        """Without `handles`, under new ones."""
+        if len(handles) not in (0, len(made)):
+            raise invalid(f"{len(handles)} handles for {len(made)} arrays")
+        return [self.keep(handle, *each) for handle, each in zip(handles or [0] * len(made), made, strict=True)]
 
     def keep_row(self, handles: Sequence[int], row: ArrayRow, refs: list[Ref] | Refs) -> Sequence[int]:
         """Keeps all results of a program, or none; without `handles`, under new ones."""
@@ -243,7 +239,7 @@ class SessionState:
 
     def keep_future(self, counted: bool) -> int:
         handle = self.new_handle()
-        self._keep(self.futures, handle, FutureValue(counted))
+        self._keep(self.futures, handle, counted)
         return handle
 
     def keep_status(self, handle: int, status: list[Ref] | StatusError) -> int:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import msgspec
 from jaxlib import _jax
 
 from core.model import Gang, Layout, Shards
@@ -207,13 +206,6 @@ class StableHLOLaunchable(LaunchableCode):
                 said = stablehlo_code.encode_text(str(executable.get_hlo_text()))
             case "costs", CompiledProgram(executable=executable):
                 said = stablehlo_code.encode_costs(executables.costs_of(executable))
-            case "layout", _:
-                said = msgspec.msgpack.encode([
-                    executables.default_layout(
-                        self.jax_devices[0], shard_io.numpy_dtype(layout.dtype), Shards(layout).size
-                    )
-                    for layout in self.inputs
-                ])  # fmt: skip
             case _:
                 said = stablehlo_code.encode_about(executables.about_platform(self.jax_devices))
         if len(said) > stablehlo_code.ABOUT_LIMIT:

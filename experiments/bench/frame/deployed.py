@@ -30,8 +30,8 @@ PATIENCE = 300.0  # seconds for all hosts to join: hundreds take that long on a 
 class Deployed:
     """A running controller and its agents, with `devices` each. One process may run many `timed` hosts."""
 
-    def __init__(self, folder: Path, hosts: int, options: Sequence[str] = (), token: str = "") -> None:
-        self.hosts, self._shown = hosts, Access(token).shown()
+    def __init__(self, folder: Path, hosts: int, options: Sequence[str] = ()) -> None:
+        self.hosts = hosts
         self.children = Children(folder)
         self.agents: list[Child] = []
         self._words: list[list[str]] = []  # of their command lines
@@ -76,7 +76,7 @@ class Deployed:
         with grpc.insecure_channel(self.address, options=[("grpc.enable_http_proxy", 0)]) as channel:
             call = channel.unary_unary(f"/{SERVICE}/{Status.__name__}")
             asked = msgspec.msgpack.encode(Status())
-            answer = call(asked, metadata=self._shown, timeout=PATIENCE, wait_for_ready=True)
+            answer = call(asked, metadata=Access().shown(), timeout=PATIENCE, wait_for_ready=True)
         found: dict[str, Any] = json.loads(msgspec.msgpack.decode(answer, type=Report).json)
         return found
 
@@ -97,10 +97,10 @@ def _whole(island: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def controller_only(hosts: int, options: Sequence[str] = (), token: str = "") -> Iterator[Deployed]:
-    """A controller for the time of a block, whose agents the block starts. `token`: that of the file in `options`."""
+def controller_only(hosts: int, options: Sequence[str] = ()) -> Iterator[Deployed]:
+    """A controller for the time of a block, whose agents the block starts."""
     with TemporaryDirectory() as folder:
-        cluster = Deployed(Path(folder), hosts, options, token)
+        cluster = Deployed(Path(folder), hosts, options)
         try:
             yield cluster
         finally:
@@ -110,11 +110,11 @@ def controller_only(hosts: int, options: Sequence[str] = (), token: str = "") ->
 @contextmanager
 def deployed(
     hosts: int, *, platform: str = "timed", processes: int = 0, controller: Sequence[str] = (),
-    options: Sequence[str] = (), token: str = "", devices: int = 1,
+    options: Sequence[str] = (), devices: int = 1,
 ) -> Iterator[Deployed]:  # fmt: skip
     """A cluster for the time of a block. processes: how many run the hosts; 0: one for each host. controller, options:
     further arguments of the controller and of the agents. devices: of each host."""
-    with controller_only(hosts, controller, token) as cluster:
+    with controller_only(hosts, controller) as cluster:
         cluster.start_agents(platform, processes or hosts, options, devices)
         cluster.wait()
         yield cluster

@@ -34,12 +34,10 @@ class Ending(NamedTuple):
 
 def start(
     children: Children, function: Callable[..., Any], *arguments: object, env: Mapping[str, str] | None = None,
-    stdout: int | IO[bytes] = subprocess.PIPE, name: str = "", until_told: bool = False,
+    stdout: int | IO[bytes] = subprocess.PIPE, name: str = "",
 ) -> Child:  # fmt: skip
-    """Call a function in a process of its own, which ends when its standard input closes. `until_told`: the function
-    reads that itself, and has something to say then."""
+    """Call a function in a process of its own, which ends when its standard input closes."""
     words = [f"{function.__module__}:{function.__qualname__}", json.dumps(arguments)]
-    words += ["--until-told"] if until_told else []
     return children.start(name or function.__name__, HERE, words, env, stdout=stdout)
 
 
@@ -182,8 +180,7 @@ def environment(devices: int, flags: str = "") -> dict[str, str]:
 
 
 def main(words: Sequence[str]) -> None:
-    if "--until-told" not in words[2:]:
-        end_with_parent()
+    end_with_parent()
     module, _, name = words[0].partition(":")
     made = getattr(import_module(module), name)(*json.loads(words[1]))
     if made is not None:

@@ -4,7 +4,7 @@
 It moves to the other: the baseline is `sw.put` of the same arrays on a slice of the other device. It is suspended and
 resumed: the baseline is numpy's copy of as many bytes in one thread. `first call` is from the end of that until the
 client's next call has ended, less what the same call took before. Then the same move in the simulator: 512 of 2048
-TPUs, against the same `sw.put` there.
+TPUs, against the same `sw.put` there; and how long a client of a higher priority waits for those of a lower one.
 """
 
 from __future__ import annotations
@@ -103,6 +103,37 @@ def simulated(devices: int = DEVICES, each: int = EACH) -> Row:
         return Row("move", devices * each, took, copy, 0.0)
 
 
+def preempted(devices: int = DEVICES, each: int = EACH) -> Row:
+    """Of 2048, others have all but `devices`, which a client of a lower priority has. How long one of a higher priority
+    waits for these, against a copy of what is on them to host memory: as long as its bytes need."""
+    from jax.sharding import PartitionSpec
+
+    import seaway as sw
+    from sim.hardware import load
+
+    a, b, rest = (
+        sw.slice(devices=count, name=name, exclusive=True)
+        for name, count in (("a", devices), ("b", devices), ("rest", load("A").cluster.devices - devices))
+    )
+    with sw.simulate("A", profile="seaway", policy="priority") as s:
+        now = lambda: float(s.now())  # noqa: E731
+        split = PartitionSpec("x")  # type: ignore[no-untyped-call]
+        zeros = np.zeros((devices, each // 4), np.float32)
+        with s.client("high", priority=1):
+            call = sw.synthetic("step", devices=b, duration="1ms")
+            call(np.float32(0)).block_until_ready()
+            usual = timed(lambda: call(np.float32(0)).block_until_ready(), now)
+            s.release(b)
+            sw.synthetic("other", devices=rest, duration="1ms")(np.float32(0)).block_until_ready()
+        with s.client("low"):
+            mine = sw.put(zeros, devices=a, sharding=split)
+            sw.block_until_ready(mine)
+            with s.client("high again", priority=1):
+                took = timed(lambda: call(np.float32(0)).block_until_ready(), now) - usual
+                first = timed(lambda: call(np.float32(0)).block_until_ready(), now) - usual
+        return Row("preempt", devices * each, took, each / load("A").chips[0].pcie_bandwidth, first)
+
+
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("elastic", __doc__, full="4 GB, too")
     parser.numbers("--bytes", SIZES, ALL_SIZES, "bytes of the client's arrays")
@@ -113,7 +144,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     for row in rows(chosen.bytes, chosen.times):
         _show(table, row)
     table = Table(*columns).begin(f"simulated: {DEVICES} of 2048 TPUs, {EACH / MB:g} MB on each")
-    _show(table, simulated())
+    for row in (simulated(), preempted()):
+        _show(table, row)
 
 
 def _show(table: Table, row: Row) -> None:

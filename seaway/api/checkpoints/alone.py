@@ -29,14 +29,14 @@ _marks: dict[Path, leftovers.Mark] = {}  # of saves that are not complete
 class LoadShelf:
     """What was read, on its way to `load`: it takes the place of a token."""
 
-    def __init__(self, shards: list[Any], summed: bool) -> None:
-        self.arrays, self._summed = shards, summed
+    def __init__(self, shards: list[Any]) -> None:
+        self.arrays = shards
 
     def __len__(self) -> int:
         return 1
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        return token(int(not self._summed))
+        return token()
 
 
 def save(document: Document, contents: Contents) -> Contents:
@@ -76,8 +76,8 @@ def read(document: Document, contents: Contents) -> Contents:
     wanted: list[tuple[ArrayEntry, dict[Index, Box]]] = [
         (entry, {(): tuple(slice(0, size) for size in entry.shape)}) for entry in document.entries
     ]
-    found, summed = zarrs.read(folders.found(folder, asked.step), wanted)
-    return [LoadShelf([shards[()] for shards in found], summed)]
+    found = zarrs.read(folders.found(folder, asked.step), wanted)
+    return [LoadShelf([shards[()] for shards in found])]
 
 
 def load(document: Document, contents: Contents) -> Contents:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import warnings
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ from backend.checkpoint import LAST, Request, documents, steps
 
 from ...errors import NoContents
 from ...graph import in_trace, leaf_aval
-from ...sessions import Array, Fetch, ambient
+from ...sessions import Array, ambient
 from ...specs import WHOLE, Slice, as_slice, avals, is_sharding, resolve, trees
 from ...specs import slice as slice_of
 from ..jitted import is_entry
@@ -103,12 +102,7 @@ def restore(
             raise FileNotFoundError(f"{where}: no step is complete in {os.fspath(path)}")
     request = _request(caller, folder_of(caller.session, path), _whole(step, where))
     graph = graphs.restoring(wanted, avals.of(request) or graphs.TOKEN)
-    *made, unsummed = caller.submit(graph, [request] * len(graph.slices))
-    if caller.unreadable(unsummed._buffer) is None:
-        flag = Fetch(unsummed._buffer)
-        # At once, since a program that restores all there is may never call sw.checkpoint again.
-        caller.begin_fetch(flag)
-        caller.earlier.notices.append(lambda: _warned(flag, f"{where}: step {step} in {os.fspath(path)}"))
+    made = caller.submit(graph, [request] * len(graph.slices))
     return treedef.unflatten(made)
 
 
@@ -149,17 +143,6 @@ def _simulated(caller: Caller, run: Run, buffer: ClientBuffer) -> bool:
         run._looked_at = True
         raise error
     return True
-
-
-def _warned(unsummed: Fetch, what: str) -> bool:
-    """Warns of a checkpoint without checksums, if it is known whether it is one. Returns whether it is known."""
-    if unsummed.buffer.host is not None and unsummed.buffer.host.any():
-        warnings.warn(
-            f"{what} has no checksums, since an older version saved it, so damage in it is not noticed; save it anew",
-            RuntimeWarning,
-            stacklevel=4,
-        )
-    return unsummed.over  # also if it could not be had
 
 
 def _wanted(

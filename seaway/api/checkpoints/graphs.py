@@ -79,7 +79,7 @@ def saving(leaves: tuple[Leaf, ...], request: Aval) -> Graph:
 
 @lru_cache(maxsize=256)
 def restoring(leaves: tuple[Leaf, ...], request: Aval) -> Graph:
-    """Arguments: a request a slice. Results: the leaves, and whether what was read had no checksums."""
+    """Arguments: a request a slice. Results: the leaves."""
     homes = tuple(dict.fromkeys(leaf.home for leaf in leaves))
     nodes: list[CallNode] = []
     made: dict[str, Ref] = {}
@@ -94,9 +94,8 @@ def restoring(leaves: tuple[Leaf, ...], request: Aval) -> Graph:
         load = _signature(document, home, [(TOKEN, WHOLE)], looks, 1000, alone.load)
         made |= {leaf.name: Out(len(nodes) + 1, place) for place, leaf in enumerate(mine)}
         nodes += [CallNode(read, (Arg(number),), ()), CallNode(load, (Out(len(nodes)),), ())]
-    results = [*(made[leaf.name] for leaf in leaves), Out(0)]
-    names = [*(leaf.name for leaf in leaves), ""]
-    return Graph("checkpoint.restore", [request] * len(homes), nodes, results, names)
+    names = [leaf.name for leaf in leaves]
+    return Graph("checkpoint.restore", [request] * len(homes), nodes, [made[name] for name in names], names)
 
 
 @lru_cache(maxsize=256)

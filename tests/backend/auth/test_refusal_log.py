@@ -23,12 +23,13 @@ from backend.admin import metrics
 from backend.auth.access import HEADER, Access
 from backend.auth.refusal_log import ELSEWHERE, EVERY, KINDS, SOURCES, RefusalLog, host_of, plain
 from backend.node.calls import SERVICE, CallError, ask
+from backend.server.cluster_status import figures_of
 from backend.wire import framing
 from backend.wire.call_messages import CancelCall, Enrol, Find, Permit, Report, Status
 from core.protocol import effects as e
 from core.protocol import messages as m
-from experiments.bench.strangers.attacks import opening, packet, said_on_a_stream
 from seaway.cli.status import table
+from tests.backend.auth.nonsense import opening, packet, said_on_a_stream
 from tests.backend.cluster import Cluster, cluster, wait_until
 
 MORE = re.compile(r", (\d+) more; the last: ")
@@ -222,7 +223,7 @@ async def _figures(found: Cluster) -> None:
         **dict.fromkeys(KINDS, 0),
         **{kind: (kind in KNOCK) + (kind in ALSO) for kind in {*KNOCK, *ALSO}},
     }
-    assert 'seaway_refused_total{kind="oversized"} 2' in metrics.text_of(status)
+    assert 'seaway_refused_total{kind="oversized"} 2' in metrics.text_of(figures_of(found.server))
     assert "refused: 2 (token), 1 (name)" in table(status)
     status["refusals"] = dict.fromkeys(KINDS, 0)
     assert "refused: " not in table(status)

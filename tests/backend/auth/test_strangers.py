@@ -16,7 +16,7 @@ from backend.node.calls import SERVICE
 from backend.server.server import FEW, ControllerNames
 from backend.wire import framing, versions
 from backend.wire.call_messages import PAIRS
-from experiments.bench.strangers.attacks import nonsense, opening, said_on_a_stream
+from tests.backend.auth.nonsense import nonsense, opening, said_on_a_stream
 from tests.backend.cluster import cluster, wait_until
 from tests.backend.test_faults import register, runs
 

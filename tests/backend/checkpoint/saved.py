@@ -1,8 +1,7 @@
-"""A small checkpoint of several types, as hosts write it, and as older versions wrote it; and its contents read."""
+"""A small checkpoint of several types, as hosts write it; and its contents read."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -48,26 +47,9 @@ def save(folder: Path, step: int, seed: int, **options: Any) -> Path:
     return folders.whole(folder, step)
 
 
-def read(step: Path) -> tuple[list[bytes], bool]:
-    """All of it, and whether it has checksums."""
+def read(step: Path) -> list[bytes]:
+    """All of it."""
     wanted: list[tuple[ArrayEntry, dict[Index, Box]]] = [
         (entry, {(): tuple(slice(0, size) for size in entry.shape)}) for entry in ENTRIES
     ]
-    found, summed = zarrs.read(step, wanted)
-    return [shards[()].tobytes() for shards in found], summed
-
-
-def as_before(step: Path) -> None:
-    """Makes of it what a version without checksums wrote."""
-    for path in step.rglob("*"):
-        if path.is_file() and path.name != "zarr.json":
-            path.write_bytes(path.read_bytes()[:-4])
-    for path in step.glob("*/zarr.json"):
-        told = json.loads(path.read_bytes())
-        del told["codecs"][1:]
-        path.write_text(json.dumps(told))
-    told = json.loads((step / "zarr.json").read_bytes())
-    del told["attributes"]["seaway"]["sum"]
-    for each in told["attributes"]["seaway"]["arrays"].values():
-        each.pop("chunk"), each.pop("sums", None)
-    (step / "zarr.json").write_text(json.dumps(told))
+    return [shards[()].tobytes() for shards in zarrs.read(step, wanted)]

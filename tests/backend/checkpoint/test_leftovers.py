@@ -93,7 +93,7 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     begun(tmp_path / "run").symlink_to(outside)
     assert tidy(tmp_path / "run") == sorted([*names, "3", begun(tmp_path).name])
     assert len(list(outside.iterdir())) == 1
-    assert read(step)[0] == [each.tobytes() for each in contents(1)]
+    assert read(step) == [each.tobytes() for each in contents(1)]
 
 
 @pytest.mark.parametrize("complete", [True, False])
@@ -106,7 +106,7 @@ def test_a_step_whose_replacement_died_between_two_renames_is_there_again(tmp_pa
         (begun(tmp_path) / "zarr.json").unlink()
         os.utime(begun(tmp_path), (0, 0))
     assert tidy(tmp_path) == (["7"] if not complete else ["7", f"7.replaced-{NONCE}"])
-    assert read(tmp_path / "7")[0] == [each.tobytes() for each in contents(2 if complete else 1)]
+    assert read(tmp_path / "7") == [each.tobytes() for each in contents(2 if complete else 1)]
     assert tidy(tmp_path) == ["7"]
 
 
@@ -123,7 +123,7 @@ def test_a_step_that_another_save_completes_between_two_renames_is_complete(
         return found
 
     monkeypatch.setattr(Path, "rename", renamed)
-    assert read(save(tmp_path, 7, seed=2, overwrite=True))[0] == [each.tobytes() for each in contents(2)]
+    assert read(save(tmp_path, 7, seed=2, overwrite=True)) == [each.tobytes() for each in contents(2)]
     assert os.listdir(tmp_path) == ["7"]
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.contents import HostPieces, local_shards, shard_io
-from backend.contents.shard_io import ArraySink, ArraySource, ContentsMismatch, Overflow, ShardSource, Sink
+from backend.contents.shard_io import ArraySink, ContentsMismatch, Overflow, ShardSource, Sink
 from core.model import spans
 from core.model.place import line
 from core.model.plan import Layout
@@ -45,7 +45,7 @@ def chunks(transfer: int, ends: tuple[int, int], piece: int, nbytes: int, size: 
         yield Chunk(transfer, *ends, piece, offset, min(size, nbytes - offset))
 
 
-def filled(sink: Sink | ArraySink, chunk: Chunk, contents: memoryview) -> None:
+def filled(sink: Sink, chunk: Chunk, contents: memoryview) -> None:
     """As a stream does: every second chunk is received where it belongs, if the sink has said where."""
     room = sink.room(chunk) if chunk.offset // max(1, chunk.nbytes) % 2 else None
     if room is not None:
@@ -128,14 +128,15 @@ def test_a_put_and_a_get_bring_the_array_there_and_back(
 ) -> None:
     layout = typed(pair[0], dtype)
     hosts, array = Alike(devices_per_host), array_of(layout)
-    offered, wanted = ArraySource(array), ArraySink(layout)
-    offered.lies(layout)
+    put = tuple(piece for host in hosts_of(layout.place, hosts) for piece in from_client(layout, CLIENT, host, hosts))
+    offered = ShardSource(e.OpenSend(1, (3,), put, None, (), (layout,)), None, lambda _: shard_io.cut(layout, array))
+    wanted = ArraySink(e.OpenRecv(2, 2, (3,), from_hosts(layout, hosts), False, (), (), (layout,)))
     for host in hosts_of(layout.place, hosts):
         pieces = from_client(layout, CLIENT, host, hosts)
         sink = Sink(e.OpenRecv(1, 0, (3,), pieces, False, (), (), (layout,)), HostPieces(host, hosts))
         for client, piece, nbytes in pieces:
             for chunk in chunks(1, (client, host), piece, nbytes, chunk_size):
-                filled(sink, chunk, offered.read(chunk))
+                filled(sink, chunk, offered.bytes_of(chunk))
         (shards,) = sink.shards()
         check(layout, array, host, hosts, shards)
         back = to_client(layout, CLIENT, host, hosts)
@@ -157,8 +158,8 @@ def test_a_get_of_one_shard_brings_that_shard_and_no_other(
     layout = typed(pair[0], dtype)
     hosts, array, shards = Alike(devices_per_host), array_of(layout), Shards(layout)
     only = data.draw(st.integers(0, shards.count - 1))
-    wanted = ArraySink(layout, only)
     (expected,) = from_hosts(layout, hosts, only)
+    wanted = ArraySink(e.OpenRecv(2, 2, (3,), (expected,), False, (), (), (layout,)), only)
     sent = []
     for host in hosts_of(layout.place, hosts):
         back = to_client(layout, CLIENT, host, hosts, only)

@@ -24,9 +24,9 @@ from backend.devices.gang_times import ROOM, RUNS, GangTimes, stretches, taken
 from backend.node.calls import CallError, ask
 from backend.streams import StreamRefused, dial
 from backend.wire import call_messages, framing
-from backend.wire.call_messages import OF_HOSTS, Permit
+from backend.wire.call_messages import GangTimesReply, Permit
 from core.record.clocks import ClockExchange, PeerClock
-from experiments.bench.strangers.attacks import nonsense
+from tests.backend.auth.nonsense import nonsense
 from tests.backend.cluster import User, cluster, wait_until
 from tests.backend.real import Real
 from tests.backend.test_faults import register, runs
@@ -147,7 +147,7 @@ async def test_strangers_get_nothing_from_a_host_and_harm_nothing(tmp_path: Path
     async with cluster(tmp_path, access=Access("sesame")) as found:
         user, chance = found.user(), random.Random(1)
         await runs(user, register(user, 1))
-        (kind,) = OF_HOSTS
+        kind = GangTimesReply
         assert await refused(found.agents[0].address, Access(), kind, b"") == "token"
         for _ in range(100):
             said = await refused(found.agents[0].address, Access("sesame"), kind, nonsense(chance))

@@ -117,7 +117,8 @@ class ClusterRig:
         self.soon: list[Callable[[], None]] = []
         self.programs = ClusterPrograms(self.link, self.places, ())
         told = None if watch is None else watch(self.link)
-        self.devices = ClusterDevices(self.link, platform, self.places, self.programs, self.soon.append, told)
+        self.devices = ClusterDevices(self.link, self.places, self.programs, self.soon.append, told)
+        self.devices.are(platform)
         self.link.since()
 
     # --- what a session calls ------------------------------------------------------------------------------

@@ -1,12 +1,14 @@
 """Saves and restores with Orbax as on Google's own Pathways: hosts write and read, and no contents come here.
 
-`test_persistence` runs it through a door. Its arguments: the folder, and what to do.
+`test_persistence` runs it through a door. Its arguments: what to do, and the folder, again and again. It prints a line
+before each, and goes on if one fails.
 """
 
 # mypy: ignore-errors
 # It is written as users write, and knows nothing of this project.
 
 import sys
+import traceback
 from pathlib import Path
 
 import jax
@@ -88,7 +90,7 @@ def lose_a_host(checkpointer, folder):
     print("restored", flush=True)
 
 
-def main(folder, what):
+def do(what, folder):
     if what == "async":
         checkpointer = ocp.AsyncCheckpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False))
     else:
@@ -115,5 +117,18 @@ def main(folder, what):
     print("restored", flush=True)
 
 
+def main(words):
+    failed = 0
+    for what, folder in zip(words[::2], words[1::2], strict=True):
+        print("--", what, folder, flush=True)
+        try:
+            do(what, Path(folder))
+        except Exception as error:
+            failed = 1
+            traceback.print_exc()
+            print("failed", str(error).replace("\n", " "), flush=True)
+    return failed
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    sys.exit(main(sys.argv[1:]))

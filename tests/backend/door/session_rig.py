@@ -79,7 +79,7 @@ class SessionRig:
         self.sent: list[Any] = []
         self.closed: tuple[int, str] | None = None
         self.resumed = 0
-        self.session = DoorSession(self.devices, Version(25, serdes), self, limits or SessionLimits())
+        self.session = DoorSession(Version(25, serdes), self, limits or SessionLimits(), self.devices)
         self._op = 0
 
     # --- SessionLink ---------------------------------------------------------------------------------------

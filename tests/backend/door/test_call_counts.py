@@ -29,7 +29,7 @@ class ClusterSession(SessionRig):
     def __init__(self) -> None:
         self.cluster = ClusterRig()
         self.sent, self.closed, self.resumed, self._op = [], None, 0, 0
-        self.session = DoorSession(self.cluster.devices, Version(25, 6), self, SessionLimits())
+        self.session = DoorSession(Version(25, 6), self, SessionLimits(), self.cluster.devices)
         step = self.cluster.executable(donated=(0,))
         self.session.state.executables[1] = ExecutableValue(step, FACTS)
         self.session.store(1, bytes(4 * 128 * 64))

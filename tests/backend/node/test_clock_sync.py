@@ -20,7 +20,7 @@ from backend.auth.access import Access
 from backend.node import clock_sync
 from backend.node.calls import SERVICE, CallError, new_server
 from backend.node.clock_sync import Clocks, HostClock, shifted
-from backend.server.cluster_status import status_of
+from backend.server.cluster_status import figures_of
 from backend.wire.call_messages import Tick, Tock
 from core.record.clocks import drift
 from seaway.cli.status import table
@@ -66,7 +66,7 @@ async def test_status_and_metrics_show_the_clock_offsets(tmp_path: Path) -> None
     async with cluster(tmp_path, agents=False) as found:
         await found.agent(0, clock=HostClock(shifted("1000")))
         await wait_until(lambda: found.server.clocks.of(0))
-        status = status_of(found.server)
+        status = figures_of(found.server)
         known, unknown = (host["clock"] for host in status["islands"][0]["hosts"])
         assert abs(known["offset"] - 1000 * S) <= known["bound"]
         assert unknown is None

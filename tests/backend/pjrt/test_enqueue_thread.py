@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from backend.pjrt.worker_thread import EnqueueThread
+from backend.pjrt.worker_thread import WorkerThread
 from backend.streams import LentReading
 from backend.streams.lent_reading import LONG
 from tests.backend.cluster import wait_until
@@ -32,7 +32,7 @@ class Host:
         self.looks = 0
         self.threads: list[int] = []
         self.done: list[int] = []
-        self.line = EnqueueThread("enqueue", self.errors.append)
+        self.line = WorkerThread("enqueue", self.errors.append)
         self.between: Callable[[], float | None] = lambda: None
         self.lent = LentReading(asyncio.get_running_loop(), self.lock, self._looked)
         self.line.reads(self.lent, lambda: self.between())

@@ -16,7 +16,7 @@ from core.controller.usage import DAY, Usage
 from core.model import Account, SliceSpec, Value, small
 from core.protocol import Used
 from core.record import LogAbout, Recorder, decode
-from core.record.eventlog import replay
+from core.record.eventlog import replayed
 from core.schedule.policy import Stride
 from tests.core.build import Build
 from tests.golden.failing import _steps
@@ -348,4 +348,4 @@ def test_whose_a_client_is_is_recorded_and_replayed() -> None:
     for peer, role in ((ANN, "user"), (BOB, "viewer")):
         recorder.handle(p.PeerIdentified(peer, Account("ann", role, weight=2)), 1)  # type: ignore[arg-type]
         recorder.handle(p.MessageReceived(peer, p.Open("a", weight=2)), 2)
-    replay(decode(recorder.log()), lambda about: made())  # or it raises `Diverged`
+    list(replayed(decode(recorder.log()), made()))  # or it raises `Diverged`

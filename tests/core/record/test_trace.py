@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from core.protocol.messages import Blame
 from core.record.tables import Lists, Strings, Table
 from core.record.trace import ENDED, FAILED, STARTED, Trace
+from tests.intervals import intervals
 
 
 def traced() -> Trace:
@@ -72,7 +73,7 @@ def test_events_about_past_or_unknown_things_take_no_memory() -> None:
 
 
 def test_rows_expand_to_devices_from_their_hosts_arrivals() -> None:
-    assert list(traced().intervals()) == [
+    assert list(intervals(traced())) == [
         (0, 100, 20, 50), (1, 100, 20, 50), (2, 100, 26, 50), (3, 100, 26, 50),
         (0, 102, 60, 90), (1, 102, 60, 90), (2, 102, 60, 90), (3, 102, 60, 90),
     ]  # fmt: skip
@@ -85,14 +86,14 @@ def test_a_place_that_starts_inside_an_island_finds_its_hosts() -> None:
     trace.gang(1, -1, "a", 1, 3, entered=0)
     trace.hosts(1, [5, 8])
     trace.update(1, started=9, ended=10)
-    assert list(trace.intervals()) == [(12, 1, 5, 10), (13, 1, 8, 10)]
+    assert list(intervals(trace)) == [(12, 1, 5, 10), (13, 1, 8, 10)]
 
 
 def test_a_gang_that_has_not_ended_has_no_interval() -> None:
     trace = Trace()
     trace.place(0, 0, ((0, 4),))
     trace.gang(1, -1, "a", 0, 0, started=5)
-    assert list(trace.intervals()) == []
+    assert list(intervals(trace)) == []
 
 
 def test_a_gang_of_2048_devices_takes_about_a_byte_a_device() -> None:
@@ -153,7 +154,7 @@ def test_merging_with_an_empty_one_changes_nothing() -> None:
     empty.merge(traced())
     for name in trace.tables:
         assert list(trace.rows(name)) == list(traced().rows(name)) == list(empty.rows(name)), name
-    assert list(empty.intervals()) == list(traced().intervals())
+    assert list(intervals(empty)) == list(intervals(traced()))
 
 
 def test_merging_the_same_twice_is_merging_it_once() -> None:
@@ -161,7 +162,7 @@ def test_merging_the_same_twice_is_merging_it_once() -> None:
     trace.merge(traced())
     for name in ("clients", "runs", "gangs", "transfers"):
         assert list(trace.rows(name)) == list(traced().rows(name)), name
-    assert list(trace.intervals()) == list(traced().intervals())
+    assert list(intervals(trace)) == list(intervals(traced()))
 
 
 def test_observed_values_replace_inferred_ones_and_fill_unknown_ones() -> None:
@@ -184,7 +185,7 @@ def test_a_merge_renumbers_names_and_runs_and_hosts() -> None:
     here.merge(there)
     gang = list(here.rows("gangs"))[-1]
     assert (gang["run"], gang["step"]) == (8, "answer")
-    assert list(here.intervals())[-4:] == [(0, 200, 6, 10), (1, 200, 6, 10), (2, 200, 9, 10), (3, 200, 9, 10)]
+    assert list(intervals(here))[-4:] == [(0, 200, 6, 10), (1, 200, 6, 10), (2, 200, 9, 10), (3, 200, 9, 10)]
     assert list(here.rows("memory")) == [{"at": 3, "place": 0, "resident": 10, "committed": 20, "capacity": 100}]
 
 
@@ -207,10 +208,10 @@ def test_hosts_of_a_gang_without_a_collective_end_it_by_themselves() -> None:
     trace.update(1, ended=1000)  # it is complete now
     (gang,) = trace.rows("gangs")
     assert gang["ended"] == 31
-    assert list(trace.intervals()) == [(0, 1, 10, 31), (1, 1, 10, 31), (2, 1, 14, 28), (3, 1, 14, 28)]
+    assert list(intervals(trace)) == [(0, 1, 10, 31), (1, 1, 10, 31), (2, 1, 14, 28), (3, 1, 14, 28)]
     other = traced()
     other.merge(trace)
-    assert list(other.intervals())[-4:] == list(trace.intervals())
+    assert list(intervals(other))[-4:] == list(intervals(trace))
 
 
 # --- lists of arrivals ------------------------------------------------------------------------------------
@@ -307,8 +308,8 @@ def test_numbers_of_any_width_are_stored() -> None:
         trace.gang(seq, -1, "s", 0, 0)
         trace.hosts(seq, np.array([30_000, 5], dtype=kind))
         trace.update(seq, ended=40_000)
-    assert list(trace.intervals())[1::2] == [(1, seq, 5, 40_000) for seq in range(4)]
-    assert list(trace.intervals())[::2] == [(0, seq, 30_000, 40_000) for seq in range(4)]
+    assert list(intervals(trace))[1::2] == [(1, seq, 5, 40_000) for seq in range(4)]
+    assert list(intervals(trace))[::2] == [(0, seq, 30_000, 40_000) for seq in range(4)]
 
 
 def test_a_host_that_is_a_minute_late_keeps_its_time() -> None:
@@ -317,7 +318,7 @@ def test_a_host_that_is_a_minute_late_keeps_its_time() -> None:
     trace.gang(1, -1, "s", 0, 0)
     trace.hosts(1, [10, 60_000_000_010])
     trace.update(1, ended=60_000_000_020)
-    assert [since for _, _, since, _ in trace.intervals()] == [10, 60_000_000_010]
+    assert [since for _, _, since, _ in intervals(trace)] == [10, 60_000_000_010]
 
 
 @pytest.mark.parametrize("jitter", [8_000, 60_000])
@@ -353,7 +354,7 @@ def test_a_restored_trace_is_the_same_and_goes_on() -> None:
         each.update(104, started=142, ended=150)
     for name in trace.tables:
         assert list(again.rows(name)) == list(trace.rows(name)), name
-    assert list(again.intervals()) == list(trace.intervals())
+    assert list(intervals(again)) == list(intervals(trace))
 
 
 def test_columns_of_something_else_are_refused() -> None:

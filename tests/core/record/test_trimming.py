@@ -7,6 +7,7 @@ from typing import Any
 
 from core.protocol.messages import Blame
 from core.record.trace import Trace
+from tests.intervals import intervals
 
 GANGS = 4  # in each run
 LIMIT = 40_000
@@ -84,7 +85,7 @@ def test_a_trace_says_from_when_on_it_is_complete() -> None:
 
 def test_intervals_are_those_of_the_gangs_that_are_left() -> None:
     kept = set(trimmed().gangs.column("seq"))
-    assert list(trimmed().intervals()) == [each for each in whole().intervals() if each[1] in kept]
+    assert list(intervals(trimmed())) == [each for each in intervals(whole()) if each[1] in kept]
 
 
 def test_a_run_under_way_stays_and_can_grow() -> None:

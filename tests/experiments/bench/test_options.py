@@ -8,7 +8,7 @@ from experiments.bench import __main__ as bench
 from experiments.bench.frame import options
 
 WITH_OPTIONS = (
-    "real", "order", "transfers", "control", "cliffs", "prediction", "whatif", "door", "strangers",
+    "real", "order", "transfers", "control", "cliffs", "prediction", "whatif", "door",
 )  # fmt: skip
 
 
@@ -51,8 +51,8 @@ def test_each_benchmark_has_help_and_refuses_unknown_options(name: str, capsys: 
         ("cliffs", ["--limit", "0"], "argument --limit: 0 is too few: at least 1"),
         ("cliffs", ["--rows", "slices"], "argument --rows: invalid choice: 'slices'"),
         ("whatif", ["--calls", "two"], "argument --calls: 'two' is not a whole number"),
-        ("strangers", ["--seconds", "0"], "argument --seconds: 0 s: more than 0"),
-        ("strangers", ["--seconds", "soon"], "argument --seconds: 'soon' is no number of seconds"),
+        ("prediction", ["--spell", "0"], "argument --spell: 0 s: more than 0"),
+        ("prediction", ["--bound", "soon"], "argument --bound: 'soon' is no number of seconds"),
         ("transfers", ["--hops", "3"], "--hops 3: an array that comes back has made an even number of hops"),
         ("door", ["--devices", "1"], "argument --devices: 1 is too few: at least 2"),
         ("control", ["--hosts", "0"], "argument --hosts: 0 is too few: at least 1"),
@@ -88,7 +88,7 @@ def test_a_benchmark_that_misses_a_bound_does_not_stop_the_others_and_decides_th
 
 def test_full_is_passed_to_the_benchmarks_that_have_it() -> None:
     knows = [name for name in WITH_OPTIONS if bench.takes(bench.module(name), "--full")]
-    assert knows == ["real", "order", "transfers", "control", "prediction", "strangers"]
+    assert knows == ["real", "order", "transfers", "control", "prediction"]
     assert not bench.takes(bench.module("simulator"), "--full")
 
 

@@ -28,9 +28,6 @@ from core.model.resharding import Shards
 from seaway.api.checkpoints import graphs
 from seaway.api.checkpoints.graphs import names_of
 from sim.simulation import Fault
-from tests.backend.checkpoint.saved import as_before
-from tests.backend.checkpoint.saved import contents as contents_old
-from tests.backend.checkpoint.saved import save as save_old
 from tests.seaway.small_sessions import small
 
 P: Any = PartitionSpec
@@ -105,8 +102,7 @@ def test_any_sharding_is_restored_as_any_other(
         zarrs.finish(folder, REQUEST, [entry_of(source)])
     shards = Shards(target)
     wanted = {shards.shard_of(device) for device in range(target.place.size)}
-    (found,), summed = zarrs.read(folder, [(entry_of(target), {index: box_of(shards, index)[:-1] for index in wanted})])
-    assert summed
+    (found,) = zarrs.read(folder, [(entry_of(target), {index: box_of(shards, index)[:-1] for index in wanted})])
     for index, part in found.items():
         assert part.tobytes() == array[box_of(shards, index)].tobytes()
     shutil.rmtree(folder)
@@ -308,23 +304,6 @@ def test_a_damaged_or_missing_file_is_an_error_that_names_it(tmp_path: Path) -> 
             with pytest.raises(sw.errors.RunError, match=said) as error:
                 sw.get(checkpoint.restore(tmp_path, {"x": x}, step=step))
             assert str(tmp_path / str(step)) in str(error.value)
-
-
-def test_a_checkpoint_without_checksums_is_restored_with_a_warning_each_time(tmp_path: Path) -> None:
-    old = save_old(tmp_path, 1, seed=1)
-    as_before(old)
-    like = {"x": shape_of((8, 6), "float32")}
-    with small(values="compute"):
-        for _ in range(2):
-            found = checkpoint.restore(tmp_path, like, step=1, devices=square)
-            np.testing.assert_array_equal(np.asarray(found["x"]), contents_old(1)[0])
-            with pytest.warns(RuntimeWarning, match=r"step 1 in .* has no checksums.*save it anew"):
-                checkpoint.latest(tmp_path)
-        checkpoint.save(tmp_path, {"x": sw.put(contents_old(1)[0], devices=square)}, step=2)
-        sw.block_until_ready(checkpoint.restore(tmp_path, like, step=2, devices=square))
-        sw.block_until_ready(checkpoint.restore(tmp_path, like, step=1, devices=square))
-        with pytest.warns(RuntimeWarning, match="step 1 in"):
-            sw.current_session().close()
 
 
 def test_a_failed_save_is_raised_by_the_next_call_or_by_the_end_of_the_session(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from sim.hardware import load
 from sim.hardware.profiles import profile
 from sim.simulation import Simulation
 from tests.core.build import Build
+from tests.intervals import intervals
 from tests.sim.scene import Caller, S, agree
 
 MANY, STEPS = 24, 12
@@ -67,7 +68,7 @@ def play(fidelity: Any, seed: int, donate: bool, noise: Noise) -> dict[str, Any]
     assert len(ends) >= STEPS
     return {
         "heard": trainer.heard, "order": sim.controller.order.whole(), "runs": list(sim.trace.rows("runs")),
-        "intervals": sorted(sim.trace.intervals()), "memory": sim.controller.ledger.counters(),
+        "intervals": sorted(intervals(sim.trace)), "memory": sim.controller.ledger.counters(),
     }  # fmt: skip
 
 

@@ -47,8 +47,6 @@ def make_from_host_buffer(state: SessionState, body: Any, reply: Reply) -> None:
 
 def make_from_shards(state: SessionState, body: Any, reply: Reply) -> None:
     taken = {handle: _taken(state, handle) for handle in set(_shard_buffers(body))}
-    if len(body.array_handles) not in (0, len(body.specs)):
-        raise invalid(f"{len(body.array_handles)} handles for {len(body.specs)} arrays")
     made = []
     for spec in body.specs:
         array = spec.array_spec
@@ -56,8 +54,7 @@ def make_from_shards(state: SessionState, body: Any, reply: Reply) -> None:
         shards = _shards(array_type, spec, taken)
         memory = state.memory.take(bytes_of(array_type, sum(map(len, taken.values()))))
         made.append((array_type, state.devices.put(array_type, shards), memory))
-    handles = list(body.array_handles) or [0] * len(made)
-    kept = state.keep_all(handles, made)
+    kept = state.keep_all(body.array_handles, made)
     reply.answer("make_arrays_from_host_buffer_shards_response", array_handles=kept)
 
 
@@ -103,9 +100,6 @@ def make_errors(state: SessionState, body: Any, reply: Reply) -> None:
 
 def copy(state: SessionState, body: Any, reply: Reply) -> None:
     values = [state.array(handle) for handle in body.array_handles]
-    handles = list(body.result_handles) or [0] * len(values)
-    if len(handles) != len(values):
-        raise invalid(f"{len(handles)} handles for {len(values)} arrays")
     devices = tuple(body.device_ids)
     if any(not 0 <= each < state.count for each in devices) or len(set(devices)) != len(devices):
         raise invalid(f"{list(devices)} are not devices of this session, each named once")
@@ -118,18 +112,17 @@ def copy(state: SessionState, body: Any, reply: Reply) -> None:
         target = spec.on(devices or spec.devices, spec.memory_kind if kind is None else kind)
         types.append(ArrayType(value.type.kind, value.type.shape, target))
     made = moved(state, values, types, body.copy_semantics)
-    reply.answer("copy_arrays_response", array_handles=state.keep_all(handles, made))
+    reply.answer("copy_arrays_response", array_handles=state.keep_all(body.result_handles, made))
 
 
 def reshard(state: SessionState, body: Any, reply: Reply) -> None:
     """Arrays on any other devices, cut in any other way."""
     values = [state.array(handle) for handle in body.array_handles]
-    handles = list(body.result_handles) or [0] * len(values)
-    if not len(handles) == len(body.array_specs) == len(values):
-        raise invalid(f"{len(handles)} handles and {len(body.array_specs)} specs for {len(values)} arrays")
+    if len(body.array_specs) != len(values):
+        raise invalid(f"{len(body.array_specs)} specs for {len(values)} arrays")
     types = [type_of(state, spec.dtype.kind, spec.shape.dims, spec.sharding) for spec in body.array_specs]
     made = moved(state, values, types, body.copy_semantics)
-    reply.answer("reshard_arrays_response", array_handles=state.keep_all(handles, made))
+    reply.answer("reshard_arrays_response", array_handles=state.keep_all(body.result_handles, made))
 
 
 def moved(

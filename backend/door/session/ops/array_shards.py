@@ -54,13 +54,8 @@ def _memory_of(parts: Sequence[ArrayValue]) -> tuple[Allocation, ...]:
 
 
 def disassemble(state: SessionState, body: Any, reply: Reply) -> None:
-    value = state.array(body.array_handle)
-    handles = list(body.result_handles)
-    parts = _parts(state, value)
-    if len(handles) not in (0, len(parts)):
-        raise invalid(f"{len(handles)} handles for the {len(parts)} shards of an array")
-    made = [(part.type, part.ref, part.memory) for part in parts]
-    kept = state.keep_all(handles or [0] * len(parts), made)
+    parts = _parts(state, state.array(body.array_handle))
+    kept = state.keep_all(body.result_handles, [(part.type, part.ref, part.memory) for part in parts])
     reply.answer("disassemble_into_single_device_arrays_response", array_handles=kept)
 
 
@@ -103,10 +98,7 @@ def remap(state: SessionState, body: Any, reply: Reply) -> None:
     for array_type, parts in zip(types, filled, strict=True):
         there = [part for part in parts if part is not None]
         made.append((array_type, _assembled(state, array_type, there), _memory_of(there)))
-    handles = list(body.result_handles) or [0] * len(made)
-    if len(handles) != len(made):
-        raise invalid(f"{len(handles)} handles for {len(made)} arrays")
-    reply.answer("remap_arrays_response", array_handles=state.keep_all(handles, made))
+    reply.answer("remap_arrays_response", array_handles=state.keep_all(body.result_handles, made))
 
 
 def _on(parts: Sequence[ArrayValue], device: int) -> ArrayValue:

@@ -303,7 +303,7 @@ def _carried(state: SessionState, body: Any, handles: list[int], reply: Reply, m
     response = IfrtResponse()
     found = response.loaded_executable_execute_response
     found.SetInParent()
-    kept = state.keep_all(handles or [0] * len(made.results), made.results)
+    kept = state.keep_all(handles, made.results)
     if body.execute_options.fill_status:
         waits = [*(ref for _, ref, _ in made.results), *made.waits]
         found.status_handle = state.keep_status(body.result_status_handle, waits)

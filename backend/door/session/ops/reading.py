@@ -26,11 +26,11 @@ def _ready(reply: Reply, body: str, fault: StatusError | None) -> None:
 
 
 def check_future(state: SessionState, body: Any, reply: Reply) -> None:
-    future = state.futures.pop(body.future_handle, None)
-    if future is None:
+    counted = state.futures.pop(body.future_handle, None)
+    if counted is None:
         raise invalid(f"there is no future {body.future_handle}, or it has been asked for before")
-    reply.counted = future.counted
-    _ready(reply, "check_future_response", future.fault)
+    reply.counted = counted
+    reply.answer("check_future_response")
 
 
 def copy_to_host_buffer(state: SessionState, body: Any, reply: Reply) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -20,35 +21,35 @@ LESS_THAN_A_BYTE = ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
 WIDE = ("int64", "uint64", "float64", "complex128")
 
 
-def _there_and_back(dtype: Any) -> None:
-    if dtype == np.dtype("bool"):
-        x = numbers(2, 3, dtype=np.int8).astype(np.float32) % 2 == 0
-    else:
-        x = (numbers(2, 3) % 2).astype(dtype)
-    put = jax.device_put(x)
-    assert put.dtype == x.dtype
-    same(put, x)
-    same(jax.jit(lambda x: x.T)(x), x.T)  # as an argument of a call
-    same(jax.jit(lambda x: (x, x.astype(jnp.float32)))(put)[1], x.real.astype(np.float32))
+def _there_and_back(dtypes: Iterable[np.dtype[Any]]) -> None:
+    """All of them in two programs, since each program costs a compilation."""
+    xs = [
+        numbers(2, 3) % 2 == 0 if dtype == np.dtype("bool") else (numbers(2, 3) % 2).astype(dtype) for dtype in dtypes
+    ]
+    put = [jax.device_put(x) for x in xs]
+    turned = jax.jit(lambda xs: [x.T for x in xs])(xs)  # as arguments of a call
+    both = jax.jit(lambda xs: [(x, x.astype(jnp.float32)) for x in xs])(put)
+    for x, there, across, (_, converted) in zip(xs, put, turned, both, strict=True):
+        assert there.dtype == x.dtype
+        same(there, x)
+        same(across, x.T)
+        same(converted, x.real.astype(np.float32))
 
 
 @check
 def dtypes() -> None:
-    for name in (*WHOLE, *FLOATS):
-        _there_and_back(jnp.dtype(name))
+    _there_and_back(jnp.dtype(name) for name in (*WHOLE, *FLOATS))
 
 
 @check
 def dtypes_of_64_bits() -> None:
     with jax.enable_x64(True):
-        for name in WIDE:
-            _there_and_back(np.dtype(name))
+        _there_and_back(np.dtype(name) for name in WIDE)
 
 
 @check
 def dtypes_of_8_bits_and_less() -> None:
-    for name in (*EIGHT_BITS, *LESS_THAN_A_BYTE):
-        _there_and_back(np.dtype(getattr(ml_dtypes, name)))
+    _there_and_back(np.dtype(getattr(ml_dtypes, name)) for name in (*EIGHT_BITS, *LESS_THAN_A_BYTE))
 
 
 @check

@@ -16,20 +16,33 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from .registry import REMOTE, check, error_of, grid, line, numbers, on, same
 
 
-def _shardings(compiled: bool = False) -> Iterator[NamedSharding]:
-    """Of a matrix: whole, in rows, in columns, in both, in both at once; on meshes in this order and others. compiled:
-    two orders are enough, since each sharding costs a compilation."""
+def _shardings() -> Iterator[NamedSharding]:
+    """Of a matrix: whole, in rows, in columns, in both, in both at once; on meshes in this order and others."""
     count = len(jax.devices())
     orders: list[Any] = [np.arange(count), np.arange(count)[::-1], np.roll(np.arange(count), 1)]
     orders.append(np.arange(count).reshape(-1, 2).T.ravel())
     orders.append(np.random.default_rng(7).permutation(count))
-    for order in (orders[0], orders[-1]) if compiled else orders:
-        mesh = grid(order)
-        for spec in ((), ("x",), ("y",), (None, "x"), ("x", "y"), ("y", "x"), (("x", "y"),), (None, ("y", "x"))):
-            yield on(mesh, *spec)
+    for order in orders:
+        yield from _of_mesh(grid(order))
+    yield from _swapped()
+
+
+def _of_mesh(mesh: Mesh) -> list[NamedSharding]:
+    specs: tuple[Any, ...] = (
+        (), ("x",), ("y",), (None, "x"), ("x", "y"), ("y", "x"), (("x", "y"),), (None, ("y", "x")),
+    )  # fmt: skip
+    return [on(mesh, *spec) for spec in specs]
+
+
+def _swapped() -> list[NamedSharding]:
     swapped = Mesh(np.array(jax.devices()).reshape(-1, 2).T, ("x", "y"))
-    yield on(swapped, "x", "y")
-    yield on(swapped, "y")
+    return [on(swapped, "x", "y"), on(swapped, "y")]
+
+
+def _together() -> list[list[NamedSharding]]:
+    """Shardings whose devices are in one order, so that one compiled program has arrays in all of them."""
+    order = np.random.default_rng(7).permutation(len(jax.devices()))
+    return [_of_mesh(grid()), _of_mesh(grid(order)), _swapped()]
 
 
 def _matrix() -> Any:
@@ -62,22 +75,24 @@ def shards_hold_their_part() -> None:
 @check
 def computed_on_meshes() -> None:
     x = _matrix()
-    twice = jax.jit(lambda x: x * 2)
-    for sharding in _shardings(compiled=True):
-        found = twice(jax.device_put(x, sharding))
-        assert found.sharding.is_equivalent_to(sharding, 2)
-        same(found, x * 2)
+    twice = jax.jit(lambda xs: [x * 2 for x in xs])
+    for shardings in _together():
+        made = twice([jax.device_put(x, sharding) for sharding in shardings])
+        for found, sharding in zip(made, shardings, strict=True):
+            assert found.sharding.is_equivalent_to(sharding, 2)
+            same(found, x * 2)
 
 
 @check
 def outputs_where_they_are_asked_for() -> None:
     x = _matrix()
-    for sharding in _shardings(compiled=True):
-        here = on(Mesh(sharding.mesh.devices, ("a", "b")), "a")
-        found = jax.jit(lambda x: x + 1, out_shardings=sharding)(jax.device_put(x, here))
-        assert found.sharding.is_equivalent_to(sharding, 2)
-        for shard in found.addressable_shards:
-            same(shard.data, (x + 1)[shard.index])
+    for shardings in _together():
+        here = on(Mesh(shardings[0].mesh.devices, ("a", "b")), "a")
+        more = jax.jit(lambda x, count: [x + 1] * count, static_argnums=1, out_shardings=shardings)
+        for found, sharding in zip(more(jax.device_put(x, here), len(shardings)), shardings, strict=True):
+            assert found.sharding.is_equivalent_to(sharding, 2)
+            for shard in found.addressable_shards:
+                same(shard.data, (x + 1)[shard.index])
 
 
 @check

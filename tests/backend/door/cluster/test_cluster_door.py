@@ -159,7 +159,7 @@ def test_clients_are_seen_by_name_with_their_functions_and_leave_nothing_when_th
         assert re.findall(r"^\d+ +(\S+) +2 +[1-9]", table(status), re.MULTILINE) == names
         figures = _get(metrics)
         for what in ("runs", "programs"):
-            found = re.findall(rf'^seaway_client_{what}{{client="\d+",name="(.+)"}} \d', figures, re.MULTILINE)
+            found = re.findall(rf'^seaway_client_{what}{{client="(.+)"}} \d', figures, re.MULTILINE)
             assert found == names
         with sw.connect(f"grpc://{served.cluster.address}") as operator:
             trace = operator.trace

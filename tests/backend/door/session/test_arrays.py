@@ -202,7 +202,7 @@ def test_reading_several_devices_at_once_and_taking_apart_into_too_few_are_refus
     rig.make(1, (2,), replicated([0, 1]))
     assert "take it apart first" in rig.status(rig.read(1))
     apart = rig.ask("disassemble_into_single_device_arrays", array_handle=1, result_handles=[5])
-    assert "1 handles for the 2 shards" in rig.status(apart)
+    assert "1 handles for 2 arrays" in rig.status(apart)
 
 
 # --- relabelled -------------------------------------------------------------------------------------------

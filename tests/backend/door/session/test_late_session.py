@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from backend.door.protocol.ifrt_messages import StatusCode
-from backend.door.session.door_session import LateSession
+from backend.door.session.door_session import DoorSession
 from backend.door.session.session_devices import StatusError
 from backend.door.session.session_port import Version
 from backend.door.session.session_state import SessionLimits
@@ -19,7 +19,7 @@ class LateRig(SessionRig):
 
     def __init__(self) -> None:
         super().__init__()
-        self.late = LateSession(Version(25, 6), self, SessionLimits())
+        self.late = DoorSession(Version(25, 6), self, SessionLimits())
         self.session = self.late
         self.cancelled = 0
         self.late.cancel = self.cancel

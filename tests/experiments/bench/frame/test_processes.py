@@ -50,12 +50,11 @@ def test_a_function_that_fails_or_is_late_is_an_error() -> None:
         processes.answer(answering, -1, bound=0.5)
 
 
-def test_a_process_that_is_told_to_end_has_the_last_word(tmp_path: Path) -> None:
+def test_a_process_is_heard_until_it_ends_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
     children = Children(tmp_path)
-    child = processes.start(children, lasting, until_told=True)
+    child = processes.start(children, lasting)
     assert processes.heard(child) == {"going": True}
     child.ask_to_end()
-    assert processes.heard(child) == {"over": True}
     with pytest.raises(RuntimeError, match="the process of lasting ended"):
         processes.heard(child)
     children.end_all()
@@ -83,5 +82,4 @@ def answering(number: int) -> tuple[int, tuple[int, str | None]]:
 
 def lasting() -> None:
     processes.say(going=True)
-    sys.stdin.buffer.read()
-    processes.say(over=True)
+    time.sleep(BOUND)

@@ -1,4 +1,4 @@
-"""A checker's side of its two pipes, and the limits that it sets itself.
+"""A checker's side of its line to its parent, and the limits that it sets itself.
 
     parent --question--> checker         LENGTH before each message; READY when it has started
     parent <--COMPILING, answer--        COMPILING when it has read a program, before it compiles it
@@ -12,11 +12,12 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
-import select
 import signal
+import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -53,52 +54,43 @@ def serve(
     settings: CheckerSettings, what: str, answer: Callable[[bytes, Callable[[], None]], msgspec.Struct]
 ) -> NoReturn:
     """Answers questions. `answer` calls its second argument when it has read a program, before it compiles it."""
-    asked, answers = take_pipes()
+    line = take_line()
     bound_for_life(settings.parent)
     show_as(f"checker of {what} {settings.parent}")
     jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
     wake_lapack()
     jax.local_devices()
-    write(answers, READY)
-    while (question := next_question(asked)) is not None:
+    write(line, READY)
+    while (question := next_question(line)) is not None:
         limit(settings.seconds, settings.memory)
-        write(answers, msgspec.msgpack.encode(answer(question, lambda: write(answers, COMPILING))))
+        write(line, msgspec.msgpack.encode(answer(question, lambda: write(line, COMPILING))))
     os._exit(0)
 
 
-def take_pipes() -> tuple[int, int]:
+def take_line() -> BufferedIOBase:
     """Where questions come from and answers go; standard input and output are others from now on, so that libraries'
     output does not mix with answers."""
-    asked, answers = os.dup(0), os.dup(1)
+    line = socket.socket(fileno=os.dup(0))
+    line.settimeout(IDLE_S)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    return asked, answers
+    return line.makefile("rwb")
 
 
-def next_question(asked: int) -> bytes | None:
+def next_question(line: BufferedIOBase) -> bytes | None:
     """None: the parent has no more. Ends the process if none comes for long."""
-    ready, _, _ = select.select([asked], [], [], IDLE_S)
-    if not ready:
+    try:
+        head = line.read(LENGTH.size)
+    except TimeoutError:
         os._exit(TIRED)
-    head = _exactly(asked, LENGTH.size)
-    return None if head is None else _exactly(asked, LENGTH.unpack(head)[0])
+    return line.read(LENGTH.unpack(head)[0]) if len(head) == LENGTH.size else None
 
 
-def write(target: int, message: bytes) -> None:
-    rest = memoryview(LENGTH.pack(len(message)) + message)
-    while rest:
-        rest = rest[os.write(target, rest) :]
-
-
-def _exactly(source: int, size: int) -> bytes | None:
-    found = bytearray()
-    while len(found) < size:
-        portion = os.read(source, size - len(found))
-        if not portion:
-            return None
-        found += portion
-    return bytes(found)
+def write(line: BufferedIOBase, message: bytes) -> None:
+    line.write(LENGTH.pack(len(message)))
+    line.write(message)
+    line.flush()
 
 
 # --- limits -------------------------------------------------------------------------------------------------------

@@ -1,1 +1,0 @@
-"""The harm that strangers and greedy clients do to others."""

@@ -138,7 +138,7 @@ class Recovery(ControllerModule):
                     self._claims[source].views += 1
         self._free_unwanted(self._latest_first()[::-1])
         for claim in self._latest_first():
-            claim.counted = claim.in_host_memory or bool(claim.shards) or self._fits(claim)
+            claim.counted = (claim.in_host_memory and not claim.shards) or self._fits(claim)
         self._outbox.effect(LogLine(f"recovered: {len(self._claims)} buffers found on hosts"))
         self._state.kept.extend(self._early)
         self._early.clear()

@@ -14,8 +14,9 @@ from core.controller.relocation import Relocation
 from core.controller.suspensions import Suspensions
 from core.controller.views import Views
 from core.host.local_views import LocalViews
+from core.slices.bindings import FIRST
 from core.slices.inventory import Inventory
-from core.slices.resources import FIRST, Resources
+from core.slices.resources import Resources
 
 from .draw import OPERATED, PREEMPTS, RESTED
 from .planting import Patch, bug, nothing
@@ -87,18 +88,6 @@ def _(put: Patch) -> None:
     put(LocalViews, "fold", fold)
 
 
-@bug("folded and found whole", "a later start takes a view of what has left the devices for one that is there", RESTED)
-def _(put: Patch) -> None:
-    good = LocalViews.fold
-
-    def fold(self: LocalViews, step: Any) -> None:
-        good(self, step)
-        if (view := self._state.buffers.alone(step.buffer)) is not None:
-            view.spilled = False
-
-    put(LocalViews, "fold", fold)
-
-
 @bug("devices that others have", "a slice is resumed where another one is now", first=RESTED)
 def _(put: Patch) -> None:
     put(Inventory, "takes_back", lambda self, place, exclusive, anyway: True)
@@ -120,11 +109,6 @@ def _(put: Patch) -> None:
 @bug("never given back", "a slice that gave way stays in host memory when the other has its devices", first=PREEMPTS)
 def _(put: Patch) -> None:
     put(Preemption, "_give_back", lambda self, now: False)
-
-
-@bug("whoever is first stays first", "a slice that has been away for too long does not come first", first=PREEMPTS)
-def _(put: Patch) -> None:
-    put(Resources, "prefer", nothing)
 
 
 @bug("gone without a trace", "a slice gives way while its arrays are on the devices", first=PREEMPTS)

@@ -24,6 +24,7 @@ from tests.fuzz.draw import (
     PREEMPTS,
     RESERVES,
     RESHARDS,
+    RESTED,
     TROUBLES,
     VIEWS,
     draw,
@@ -33,7 +34,7 @@ from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
 
 SEEDS, FEWER, CHUNK = 50, 20, 10
-KINDS = (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS, PREEMPTS, GROWING)
+KINDS = (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS, PREEMPTS, GROWING, RESTED)
 FIRSTS = [*range(0, SEEDS, CHUNK), *[first for kind in KINDS for first in range(kind, kind + FEWER, CHUNK)]]
 FOUND = {  # a seed that failed once, and what was wrong
     3474: "a second name for a result that was taken back, and made elsewhere",
@@ -47,6 +48,7 @@ FOUND = {  # a seed that failed once, and what was wrong
     17300637: "an array that was given away in the turn in which a view of it was freed",
     17300930: "an array that was lost with a host, and a view of it whose free was lost, too",
     103465: "a buffer in host memory, of which a restarted controller thought that it was on the devices",
+    31000446: "an array that only a view kept when its name had got a copy, and that was to be copied once more",
     18200292: "an array that a restarted controller gave its client when a host that has it had just left",
 }
 PAGE = Path(__file__).parent / "fuzz" / "planted.md"

@@ -1,8 +1,8 @@
 """What an operator asks of the controller: slices moved, suspended and resumed, hosts cordoned and drained, more hosts.
 
 A call names clients and agents as people know them; core gets one event, which the event log has, and answers at once
-whether that has begun. Cordons are kept in the controller's folder and said again at its next start.
-Neighbours: `server`, which has the calls; core's `relocation` and `drains`, which decide.
+whether that has begun. Cordons, and what is suspended, are kept in the controller's folder and said again at its next
+start. Neighbours: `server`, which has the calls; core's `relocation` and `drains`, which decide.
 The functions that matter: `operate`, `grow`, `again`.
 """
 
@@ -20,7 +20,7 @@ from ..node import CallError
 from ..wire import OperateCall, OperateReply
 from .cluster_file import keep
 from .roles import named
-from .state_folder import known_cordons
+from .state_folder import known_cordons, known_suspensions
 
 if TYPE_CHECKING:
     from .server import Server
@@ -29,17 +29,25 @@ OF_HOSTS = ("cordon", "uncordon", "drain")
 
 
 class OperatorCalls:
-    """`folder`: the controller's, if it has one; it has the hosts that are cordoned, and a cluster that has grown."""
+    """`folder`: the controller's, if it has one."""
 
     def __init__(self, server: Server, folder: Path | None) -> None:
         self._server, self._folder = server, folder
-        self._known = known_cordons(folder) if folder else None
+        self._cordons = known_cordons(folder) if folder else None
+        self._suspended = known_suspensions(folder) if folder else None
         self.answer = ""  # what core has said to the last event
 
     def again(self) -> None:
-        """Cordon the hosts that were cordoned at the last start."""
-        for host in self._known.read() if self._known is not None else ():
+        """Say what was suspended at the last start, and cordon the hosts that were cordoned then."""
+        if self._suspended is not None and (slices := self._suspended.read()):
+            self._server.node.feed(e.SuspensionsKnown(slices))
+        for host in self._cordons.read() if self._cordons is not None else ():
             self._server.node.feed(e.OperateHost(host, "cordon"))
+
+    def keep(self, slices: tuple[e.SuspendedSlices, ...]) -> None:
+        """What is suspended now."""
+        if self._suspended is not None:
+            self._suspended.write(slices)
 
     def operate(self, request: OperateCall) -> OperateReply:
         """Raises CallError if nothing of it has begun. Call it within a turn of the node."""
@@ -52,8 +60,8 @@ class OperatorCalls:
         self._server.node.feed(event)
         if self.answer:
             raise CallError(self.answer, grpc.StatusCode.FAILED_PRECONDITION)
-        if self._known is not None and request.action in OF_HOSTS:
-            self._known.write(list(self._server.controller.snapshot().cordoned))
+        if self._cordons is not None and request.action in OF_HOSTS:
+            self._cordons.write(list(self._server.controller.snapshot().cordoned))
         return OperateReply(number)
 
     def grow(self, cluster: Cluster) -> OperateReply:

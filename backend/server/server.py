@@ -258,6 +258,8 @@ class Server:
                 self._tell(logging.ERROR if alarm else logging.INFO, text, keep=not passing)
             case e.OperatorAnswer(wrong):
                 self.operating.answer = wrong
+            case e.SuspensionsChanged(slices):
+                self.operating.keep(slices)
             case e.PolicyReplaced():
                 self.replaced.append(effect)
                 self._tell(logging.WARNING, effect.text)

@@ -23,6 +23,8 @@ from typing import Annotated, Any, NamedTuple, get_origin
 
 import msgspec
 
+from core.protocol import SuspendedSlices
+
 from ..auth import AccessRefused
 from ..contents import LATELY, LIMIT, InUse, hash_of
 from ..plain_files import plain_bytes, settle
@@ -178,6 +180,11 @@ def known_agents(folder: Path) -> JsonFile:
 def known_cordons(folder: Path) -> JsonFile:
     """Hosts."""
     return JsonFile(folder / "cordons.json", list[int], "cordons")
+
+
+def known_suspensions(folder: Path) -> JsonFile:
+    """Slices, and the arrays that go with them. Without it they go on where they were."""
+    return JsonFile(folder / "suspended.json", tuple[SuspendedSlices, ...], "what is suspended")
 
 
 def known_usage(folder: Path) -> JsonFile:

@@ -157,7 +157,10 @@ class Admission(ControllerModule):
         arrivals: list[tuple[int, int]] = []
         there: list[tuple[int, int]] = []
         for buffer in {each.id: each for each in self._buffers.held(run.held, run.width)}.values():
-            (there if buffer.on_device else arrivals).append((buffer.key, buffer.nbytes))
+            if buffer.on_device:
+                there.append((buffer.key, buffer.nbytes))
+            elif buffer.layout.place not in run.cold:
+                arrivals.append((buffer.key, buffer.nbytes))
         keys, slots = rows.slot_keys, rows.plan.slots
         arrivals += [(keys[slot], slots[slot].nbytes) for slot in run.literals.values()]
         return footprint, tuple(arrivals), tuple(there)
@@ -218,7 +221,7 @@ class Admission(ControllerModule):
                 self._buffers.use(buffer.id)
                 if index in run.donated:
                     self._buffers.consumed(buffer.id)
-                if buffer.state == "spilled":
+                if buffer.state == "spilled" and buffer.layout.place not in run.cold:
                     spilled[buffer.id] = None
         for ident in spilled:
             self.restore(ident, now)

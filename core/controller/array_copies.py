@@ -2,7 +2,8 @@
 
 The copy is a run of the controller's own: a program of Reshard nodes, which is lowered, admitted and dispatched like a
 client's. So all its memory is reserved at once, its transfers enter the order behind what makes their sources, and a
-host that is lost fails it. It speaks for the client with a session that has no connection: nobody is told of it.
+host that is lost fails it. Arrays that are in host memory are sent from there. It speaks for the client with a session
+that has no connection: nobody is told of it.
 
 Its results are held for the names that they copy (`BufferName.copies`) until it is over. Views are not copied: they are
 made again, of the copies. (A view of what stays where it is becomes an array of its own.)
@@ -52,7 +53,7 @@ class ArrayCopies(ControllerModule):
     ) -> RunRecord | None:
         """Copy what somebody still wants of these buffers. None: that is nothing."""
         there = {b.id for b in here}
-        # A view of what is there, too, is made again, of the copies (unless it is from before a restart).
+        # A view of what is there, too, is made again, of the copies.
         wanted = [
             b for b in here
             if (b.handle or b.holds > b.users) and not (b.shards and there.issuperset(b.sources))
@@ -69,8 +70,9 @@ class ArrayCopies(ControllerModule):
                 width[index] = buffer.count
             index += buffer.count
         lie = dict.fromkeys(layout.place for buffer in wanted for layout in _layouts(buffer))
-        places = (*lie, *[moved(place, old, new) for place in lie])
-        run = self._runs.own(program, places, sources, width, now)
+        targets = [moved(place, old, new) for place in lie]
+        run = self._runs.own(program, (*lie, *targets), sources, width, now)
+        run.cold = frozenset(place for place, its in zip(lie, targets, strict=True) if place != its)
         self._names.copy(run, [buffer.owner for buffer in wanted])
         self._runs.advance(run, now)
         return run

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..memory import Buffer, Buffers, Ledger, Spill
-from ..model import Layout, Range, Shards, Spans, ranged, spans
-from ..protocol import Blame, FreeStep, GetSettled, Refused
+from ..model import Layout, Range, Shards, Spans, ranged, ranges, spans
+from ..protocol import Blame, FoldStep, FreeStep, GetSettled, Refused
 from .buffer_names import BufferNames
 from .observations import ViewFolded
 from .outbox import TurnOutbox
@@ -349,17 +349,17 @@ class BufferRefs(ControllerModule):
         self._free(self._buffers.release(named.session.number, named.name))
 
     def adopt(
-        self, named: BufferName, ident: int, layout: Layout, nbytes: int, key: int, sources: tuple[int, ...]
+        self, named: BufferName, ident: int, layout: Layout, nbytes: int, key: int, shards: tuple[int, ...]
     ) -> None:
         """After a restart: hosts still have it (it is counted), and this client says that it is its own; or a view of
-        its own shares it. `sources`: of a view. It is held until `dropped`."""
+        its own shares it. `shards`: of a view. It is held until `dropped`."""
         hosts = self._state.hosts_of(layout.place)
         self._create(named, ident, ResultRow(0, -1, -1, layout, nbytes, key, hosts, exact=True))
         self._buffers.hold(ident)
-        self.share(self._buffers[ident], sources)
+        self.share(self._buffers[ident], tuple(dict.fromkeys(shards)), ranges.folded(shards))
         named.fill()
 
-    def share(self, record: Buffer, sources: tuple[int, ...], shards: tuple[int | Range, ...] = ()) -> None:
+    def share(self, record: Buffer, sources: tuple[int, ...], shards: tuple[int | Range, ...]) -> None:
         """It is a view of these, which are there, if there are any; so it is there, too."""
         for source in sources:
             shared = self._buffers.hold(source)
@@ -384,6 +384,10 @@ class BufferRefs(ControllerModule):
             self._unread(each)
             each.buffer = copy.id
         copy.owner, copy.rows = old, source.rows
+        reading = {run.id: run for each in names for run in each.readers.values() if run.using}
+        source.owner = BufferName(  # a view elsewhere may keep it for longer than its name has its copy
+            old.session, old.name, source.id, ready=old.ready, released=True, readers=reading, count=source.count
+        )
         if source.handle:
             self._buffers.hand_over(source.id, copy.id)
             self._state.see_let_go(source.id, "client", source.client, source.count)
@@ -424,8 +428,12 @@ class BufferRefs(ControllerModule):
         """It has entered an order, and stays on the devices from here on; or need not stay (`by=-1`)."""
         record.shared += by
 
+    def fold(self, view: Buffer) -> None:
+        """Its hosts have no array for it for a while, so what it shares may leave the devices."""
+        self._outbox.step(view.layout.place.island, FoldStep(view.id), view.hosts)
+        self.folded(view, True)
+
     def folded(self, view: Buffer, folded: bool) -> None:
-        """Its hosts forget it for a while, so what it shares may leave the devices; or have it again."""
         view.folded = folded
         self._state.observe(ViewFolded(view.id, folded))
         for source in view.sources:
@@ -464,7 +472,7 @@ class BufferRefs(ControllerModule):
 
     def _free(self, gone: list[Buffer]) -> None:
         for buffer in gone:
-            kept = (buffer.on_device or buffer.on_host) and not buffer.folded
+            kept = buffer.on_device or buffer.on_host
             if buffer.copying or buffer.on_host:
                 self._spill.drop(buffer)
             elif buffer.on_device:

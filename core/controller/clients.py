@@ -34,6 +34,7 @@ from .relocation import Relocation
 from .runs import Runs
 from .slice_calls import SliceCalls
 from .state import ControllerModule, State
+from .suspensions import Suspensions
 from .trace_rows import Tracing
 from .views import Views
 
@@ -69,6 +70,7 @@ class Clients(ControllerModule):
     _resources: Resources
     _runs: Runs
     _slice_calls: SliceCalls
+    _suspensions: Suspensions
     _tracing: Tracing | None
     _views: Views
     _count: int = 0
@@ -132,6 +134,7 @@ class Clients(ControllerModule):
         )
         why = self._lost.get(opening.client, "")
         self._recovery.client_opened(session, opening, why)
+        self._suspensions.client_back(session, opening.client, now)
         return None
 
     def _number(self, opening: p.Open) -> int:

@@ -74,6 +74,7 @@ class Controller:
         self.membership, self.clients, self.stalls = made.membership, made.clients, made.stalls
         self.policy_news, self.accounts, self.meters = made.policy_news, made.accounts, made.meters
         self.relocation, self.drains, self.slice_calls = made.relocation, made.drains, made.slice_calls
+        self.suspensions = made.suspensions
         self.elastic, self.preemption = made.elastic, made.preemption
         self.reshape, self.standing = made.membership.reshape, made.membership.standing  # for a simulator
         self._agenda = self._make_agenda()
@@ -97,6 +98,7 @@ class Controller:
             p.GrowCluster: self._grow,
             p.PeerIdentified: self._identified,
             p.UsageKnown: self.accounts.restore,
+            p.SuspensionsKnown: self.suspensions.known,
             p.WorldUp: lambda event, now: self.membership.world_up(event.island, event.epoch, now),
             p.WorldFailed: lambda event, now: self.membership.world_failed(
                 event.island, event.epoch, str(event.blame), now
@@ -196,6 +198,8 @@ class Controller:
                     break
         if self.compilation.stale or self.lowerings.dropped:
             self.compilation.forget_stale()
+        if self.relocation.under_way or self.relocation.resting or self.suspensions.told:
+            self.suspensions.tell()
         for island in state.islands:
             if island.scheduler.news:
                 self.policy_news.look(island, now)

@@ -41,9 +41,11 @@ from .relocation import Relocation
 from .results import Results
 from .run_waits import RunWaits
 from .runs import Runs
+from .slice_arrays import SliceArrays
 from .slice_calls import SliceCalls
 from .stalls import Stalls
 from .state import IDS, ControllerModule, State
+from .suspensions import Suspensions
 from .trace_rows import Tracing
 from .view_table import ViewTable
 from .views import Views
@@ -87,11 +89,13 @@ class Modules:
         self.recovery = self._make(Recovery)
         self.membership = self._make(Membership)
         self.copies = self._make(ArrayCopies)
+        self.arrays = self._make(SliceArrays)
         self.relocation = self._make(Relocation)
         self.elastic = self._make(Elastic)
         self.preemption = self._make(Preemption)
         self.drains = self._make(Drains)
         self.slice_calls = self._make(SliceCalls)
+        self.suspensions = self._make(Suspensions)
         self.clients = self._make(Clients)
         self.stalls = self._make(Stalls)
         self.policy_news = self._make(PolicyNews)

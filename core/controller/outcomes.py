@@ -245,6 +245,10 @@ class Outcomes(ControllerModule):
             return  # not made yet: its run is judged by where it was to be made
         self._state.observe(BufferLost(buffer))
         named.ready = False
+        if buffer in self._state.asleep:
+            self._state.lost_asleep.setdefault(named.session.number, []).append(named.name)
+            text = f"{blame.cause}; this array was in its memory, for its slice is suspended"
+            blame = msgspec.structs.replace(blame, cause=text)
         names = [each for each in (named, *named.others) if not each.released and each.blame is None]
         for each in names:
             self._outbox.note(each.session.peer, ContentsReady((each.name,), blame))

@@ -19,8 +19,9 @@ from ..protocol import LogLine
 from ..schedule.policy import SliceUse
 from ..slices import FIRST, Binding, Key, Resources
 from .elastic import Elastic
+from .on_the_way import OnTheWay
 from .outbox import TurnOutbox
-from .relocation import OnTheWay, Relocation
+from .relocation import Relocation
 from .state import ControllerModule, State
 from .watch import Watchdog
 

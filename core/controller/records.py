@@ -257,6 +257,8 @@ class RunRecord(msgspec.Struct, eq=False):
     # step -> results that it makes: (slot, buffer, count)
     made_results: dict[int, list[tuple[int, int, int]]] = {}
     literals: dict[int, int] = LATER  # argument index -> slot
+    # written by `array_copies`
+    cold: frozenset[Place] = frozenset()  # arguments that lie there are sent from host memory, if they are in it
     # written by `buffer_refs`
     held: dict[int, int] = {}  # argument index -> buffer id, while this run holds it; of several, the first
     own: dict[int, int] = {}  # slot -> buffer of a result that later steps of this run still read

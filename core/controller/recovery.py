@@ -18,8 +18,9 @@ from collections import deque
 import msgspec
 
 from ..memory import Buffers, Ledger, Spill
-from ..model import Atoms, Layout, Spans, is_layout, shard_bytes, spans
+from ..model import Atoms, Layout, Spans, is_layout, shard_bytes, spans, virtual_index
 from ..protocol import Blame, ContentsReady, Ended, Held, Join, LogLine, Open
+from .admission import Admission
 from .buffer_refs import BufferRefs
 from .outbox import TurnOutbox
 from .records import BufferName, ClientRecord
@@ -40,16 +41,27 @@ class Claim:
         self.buffer = held.buffer
         self.layout: Layout = held.layout
         self.owners: list[tuple[int, int]] = []  # (client, its name for it); nobody's: left behind by a run
-        self.spilled = held.spilled
+        self.spilled = held.spilled  # or some host has; of a view: folded
+        self.mixed = False  # not all hosts have
         self.ready: Spans = spans.EMPTY
-        self.sources: dict[int, None] = {}  # of a view: whose memory it shares
+        self.shards: dict[int, int] = {}  # of a view: by device of its place, the buffer whose memory it shares there
         self.views = 0  # how many views share its memory
         self.counted = False  # in the ledger, if it takes memory
         self.taken: BufferName | None = None
 
+    @property
+    def in_host_memory(self) -> bool:
+        return self.spilled and not self.mixed
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """Of a view: whose memory it shares."""
+        return tuple(dict.fromkeys(self.shards.values()))
+
 
 class Recovery(ControllerModule):
     _state: State
+    _admission: Admission
     _atoms: Atoms
     _buffers: Buffers
     _ledger: Ledger
@@ -61,6 +73,7 @@ class Recovery(ControllerModule):
     _claims: dict[int, Claim] = {}  # by buffer
     # By client, and its name for the buffer; two while its arrays are being copied elsewhere
     _owned: dict[int, dict[int, list[Claim]]] = {}
+    _mixed: list[int] = []  # buffers that some of their hosts have spilled: the others are to
     _opened: set[int] = set()  # clients that have said what they hold
     _early: deque[tuple[int, msgspec.Struct]] = msgspec.field(default_factory=deque)  # what clients said meanwhile
 
@@ -78,6 +91,7 @@ class Recovery(ControllerModule):
         for held in join.held:
             known = is_layout(held.layout, self._state.cluster)
             known = known and all(0 < source < held.buffer for source in held.sources)
+            known = known and len(held.sources) in (0, len(self._devices(join.host, held.layout)))
             if not 0 < held.buffer < self._state.base or not known:
                 return f"has a buffer {held.buffer} that cannot be" if self.under_way else ""
         return ""
@@ -92,13 +106,20 @@ class Recovery(ControllerModule):
         for held in join.held if self.under_way else ():
             claim = self._claims.setdefault(held.buffer, Claim(held))
             host = spans.one(join.host)
-            if held.ready and (claim.layout, claim.spilled) == (held.layout, held.spilled):
+            if claim.spilled != held.spilled:  # hosts that have not heard that it is spilled or folded will
+                claim.spilled, claim.mixed = True, True
+            if held.ready and claim.layout == held.layout:
                 claim.ready = spans.union(claim.ready, host)
             owner = (held.client, held.name)
-            claim.sources.update(dict.fromkeys(held.sources))
+            claim.shards.update(zip(self._devices(join.host, held.layout), held.sources, strict=False))
             if held.client and owner not in claim.owners:
                 claim.owners.append(owner)
                 self._owned.setdefault(held.client, {}).setdefault(held.name, []).append(claim)
+
+    def _devices(self, host: int, layout: Layout) -> list[int]:
+        """Those of a host on which an array lies, by their order in its place."""
+        devices = self._state.cluster.devices_of(host)
+        return [index for device in devices if (index := virtual_index(layout.place, device)) >= 0]
 
     def island_formed(self, now: int) -> None:
         if self.under_way and all(island.formed == island.epoch for island in self._state.islands):
@@ -117,7 +138,7 @@ class Recovery(ControllerModule):
                     self._claims[source].views += 1
         self._free_unwanted(self._latest_first()[::-1])
         for claim in self._latest_first():
-            claim.counted = claim.spilled or bool(claim.sources) or self._fits(claim)
+            claim.counted = (claim.in_host_memory and not claim.shards) or self._fits(claim)
         self._outbox.effect(LogLine(f"recovered: {len(self._claims)} buffers found on hosts"))
         self._state.kept.extend(self._early)
         self._early.clear()
@@ -148,7 +169,7 @@ class Recovery(ControllerModule):
         freed, cut_short = (_apart(why, "freed"), _apart(why, "cut short")) if why else (LOST, CUT_SHORT)
         lost: list[int] = []
         owned = self._owned.get(opening.client, {})
-        for name in sorted(opening.held, key=lambda name: name in owned and bool(owned[name][0].sources)):
+        for name in sorted(opening.held, key=lambda name: name in owned and bool(owned[name][0].shards)):
             named = session.enter(BufferName(session, name))
             if not any(self._give(named, claim) for claim in owned.get(name, ())):
                 named.spoil(freed)
@@ -162,6 +183,9 @@ class Recovery(ControllerModule):
         for run in opening.open_runs:
             session.ran(run)
             self._outbox.note(session.peer, Ended(run, cut_short))
+        mixed = [self._buffers[ident] for ident in self._mixed if ident in self._buffers]
+        self._admission.spill(tuple(filter(self._spill.is_idle, mixed)), self._state.now)
+        self._mixed.clear()
         self._opened.add(opening.client)
         self._free_unwanted([claim for claims in owned.values() for claim in claims])
 
@@ -174,10 +198,16 @@ class Recovery(ControllerModule):
             return True
         fresh = [part for part in parts if part.taken is None]
         for part in fresh:
-            part.taken = named if part is claim else BufferName(named.session, 0, released=True)
+            name = max((name for _, name in part.owners), default=0)
+            part.taken = named if part is claim else BufferName(named.session, name, released=True)
             key, nbytes = self._amount(part)
-            self._refs.adopt(part.taken, part.buffer, part.layout, nbytes, key, tuple(part.sources))
-            if part.spilled:
+            shards = tuple(source for _, source in sorted(part.shards.items()))
+            self._refs.adopt(part.taken, part.buffer, part.layout, nbytes, key, shards)
+            if part.spilled and part.shards:
+                self._refs.fold(self._buffers[part.buffer])
+            elif part.mixed:
+                self._mixed.append(part.buffer)
+            elif part.spilled:
                 self._spill.found_spilled(self._buffers[part.buffer])
         for part in fresh:  # each was held until all were there
             self._refs.dropped(part.buffer)
@@ -204,7 +234,7 @@ class Recovery(ControllerModule):
     def _amount(self, claim: Claim) -> tuple[int, int]:
         """A view takes no memory of its own."""
         key = self._atoms.intern(claim.layout.place)
-        return key, 0 if claim.sources else shard_bytes(claim.layout)
+        return key, 0 if claim.shards else shard_bytes(claim.layout)
 
     def host_lost(self, host: int) -> None:
         for claim in self._claims.values():
@@ -221,7 +251,7 @@ class Recovery(ControllerModule):
         """On all its hosts: one that joined before it heard of the buffer has it by now."""
         del self._claims[claim.buffer]
         self._refs.free_on_hosts(claim.buffer, claim.layout, self._state.hosts_of(claim.layout.place))
-        if claim.counted and not claim.spilled:
+        if claim.counted and not claim.in_host_memory:
             self._ledger.free(*self._amount(claim))
 
 

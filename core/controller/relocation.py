@@ -6,9 +6,10 @@ held: what has been admitted goes on to its end, and all else that needs the sli
     move      a run of the controller's own copies the arrays. Its memory is reserved like any run's: all at once, or
               nothing moves. When it is over, names stand for the copies; if it fails, all is as it was.
     suspend   idle arrays are spilled, views are folded, and others may have the devices
-    resume    the slice gets the same devices back, then its arrays, all at once
+    resume    the slice gets the same devices back, if they are free, then its arrays, all at once; or others, to which
+              they are copied from host memory
 
-What they go through is in `PHASES`; a slice that is in none is at rest.
+What they go through is in `on_the_way.PHASES`; a slice that is in none is at rest.
 
 Slices of a client that lie on exactly the same devices go together, since arrays do not say whose they are.
 
@@ -22,98 +23,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import msgspec
 from msgspec.structs import replace
 
 from ..compile import Lowerings, home
 from ..memory import Buffer, Buffers, Ledger, Spill
-from ..model import Place, Spans, device_spans, spans
-from ..protocol import Blame, LogLine
+from ..model import Place, Spans, spans
+from ..protocol import Blame, LogLine, SuspendedSlices
 from ..slices import Binding, Resources
 from .admission import Admission
 from .array_copies import ArrayCopies, moved
+from .buffer_refs import BufferRefs
 from .call_arguments import one_by_one
 from .compilation import Compilation
 from .gets import Gets
+from .on_the_way import OnTheWay
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
-from .plan_rows import PlanRows
-from .records import ClientRecord, RunRecord, Waiter
+from .records import ClientRecord, Waiter
 from .runs import Runs
+from .slice_arrays import SliceArrays
 from .state import ControllerModule, State
 from .views import Views
 from .watch import Watchdog
 
 AGAIN = 100_000_000  # nanoseconds between looks at what waits for memory, or for other slices
+LATER = 1_000_000_000  # nanoseconds until a slice that could not be resumed is tried again
 BY_BUFFER = ("emptying", "copying", "spilling", "filling")  # phases in which each buffer is looked at
 UNUSED = ("promised", "spilling", "restoring")  # states of buffers that are not yet where they will be
-
-
-# (phase, what happened) -> the next phase. "detached": its slices were released, or a device was lost.
-PHASES: dict[tuple[str, str], str] = {
-    ("preparing", "compiled"): "emptying",  # its programs can run at the target
-    ("preparing", "lost"): "emptying",  # which is not there any more
-    ("preparing", "still parked"): "parked",
-    ("emptying", "empty"): "copying",  # nothing is made there any more, ...
-    ("emptying", "idle"): "spilling",  # ... nor used
-    ("copying", "over"): "emptying",  # and then to host memory again
-    ("copying", "still parked"): "parked",
-    ("spilling", "away"): "parked",  # all of it is in host memory
-    ("spilling", "resumed"): "filling",
-    ("parked", "moved"): "preparing",
-    ("parked", "resumed"): "returning",
-    ("returning", "there"): "filling",  # it has its devices
-    ("returning", "suspended"): "spilling",
-    ("filling", "suspended"): "emptying",
-    **{
-        (phase, "detached"): "filling"
-        for phase in ("preparing", "emptying", "copying", "spilling", "parked", "returning", "filling")
-    },
-}
-
-
-class OnTheWay(msgspec.Struct, eq=False):
-    """Slices of a client that lie at one place, and are on their way."""
-
-    session: ClientRecord
-    names: tuple[str, ...]
-    place: Place
-    since: int
-    tickets: dict[str, int]  # of the slices: another one may be bound by the same name
-    target: Place | None = None  # of a move
-    asleep: bool = False  # they are to be in host memory
-    phase: str = "emptying"
-    run: RunRecord | None = None  # that copies
-    mine: set[int] | None = None  # the buffers that go with them, since they are held
-    runs: frozenset[int] = frozenset()  # that had been admitted then, and have something there
-    resident: set[int] = set()  # of these buffers: those that were on the devices, and come back together
-    line: int = 0  # its number among those that wait for memory
-    why: str = ""  # what it waits for, if that is nothing that the phase says
-    again: int = 0  # while it waits for that: when to look next
-    seen: tuple[int, ...] = ()  # what can change what buffers are like, as of the last look at them
-    detached: bool = False  # its slices are not here any more; its arrays may be
-    ahead: list[PlanRows] = []  # of a move: what is compiled for the target
-    tried: int = -1  # `Ledger.eased` when there was no room for all of its arrays
-    gives_way_to: tuple[int, str] | None = None  # a policy has said so, and for which slice
-    cause: str = ""  # that slice, in words
-
-    def turn(self, happened: str) -> None:
-        self.phase, self.seen = PHASES[self.phase, happened], ()
-
-    @property
-    def words(self) -> str:
-        """What goes on, for those who wait for it."""
-        why = f": it gives way to {self.cause}" if self.cause else ""
-        if self.target:
-            return f"is being moved{why}"
-        if not self.asleep:
-            return "is being resumed"
-        return f"is suspended{why}" if self.phase == "parked" else f"is being suspended{why}"
 
 
 class Relocation(ControllerModule):
     _state: State
     _admission: Admission
+    _arrays: SliceArrays
     _buffers: Buffers
     _compilation: Compilation
     _copies: ArrayCopies
@@ -122,6 +64,7 @@ class Relocation(ControllerModule):
     _lowerings: Lowerings
     _outbox: TurnOutbox
     _outcomes: Outcomes
+    _refs: BufferRefs
     _resources: Resources
     _runs: Runs
     _spill: Spill
@@ -205,6 +148,25 @@ class Relocation(ControllerModule):
         self._hold(each, now)
         return ""
 
+    def found(
+        self, session: ClientRecord, found: SuspendedSlices, place: Place, mine: set[int], resident: set[int], now: int
+    ) -> None:
+        """The client is back after a restart. These slices of it were suspended, or were to be."""
+        adopt = self._resources.adopt
+        names = tuple(spec.name for spec in found.slices if adopt(session.number, spec, place, parked=True))
+        if names:
+            each = self._begin(session, names, place, now, "spilling")
+            each.asleep, each.mine, each.resident = True, mine, resident
+            self._hold(each, now)
+            if found.returns:
+                self.resume(session.number, names[0], now)
+
+    def unfold(self, session: ClientRecord, place: Place, arrays: set[int], now: int) -> None:
+        """The same; views among these arrays are folded, and no slice that is suspended has them."""
+        each = self._begin(session, (f"(of views, {min(arrays)})",), place, now, "filling")
+        each.detached, each.mine = True, arrays
+        self._state.asleep.update(dict.fromkeys(arrays))
+
     def resume(self, session: int, name: str, now: int, given_back: bool = False) -> str:
         """Returns why not, or "". `given_back`: as a policy says."""
         each = self.under_way.get((session, name))
@@ -227,21 +189,29 @@ class Relocation(ControllerModule):
     def _enter(self, session: int, name: str, now: int, phase: str = "emptying") -> OnTheWay:
         place = self._resources.place(session, name)
         assert place is not None
-        names = self._together(session, name)
-        tickets = {b.spec.name: b.ticket for b in self._resources.bindings() if b.session == session}
-        each = OnTheWay(self._state.sessions[session], names, place, now, tickets, phase=phase)
+        return self._begin(self._state.sessions[session], self._together(session, name), place, now, phase)
+
+    def _begin(self, session: ClientRecord, names: tuple[str, ...], place: Place, now: int, phase: str) -> OnTheWay:
+        number = session.number
+        tickets = {b.spec.name: b.ticket for b in self._resources.bindings() if b.session == number}
+        each = OnTheWay(session, names, place, now, tickets, phase=phase)
         for one in names:
-            self.under_way[session, one] = each
-            self.failed.pop((session, one), None)
+            self.under_way[number, one] = each
+            self.failed.pop((number, one), None)
         return each
 
-    def _bindings(self, each: OnTheWay) -> list[Binding]:
+    def bindings(self, each: OnTheWay) -> list[Binding]:
         """Of its slices that are still bound."""
         found = [self._resources.binding(each.session.number, name) for name in each.names]
         return [b for b in found if b is not None and b.ticket == each.tickets[b.spec.name]]
 
+    def waits(self, each: OnTheWay) -> str:
+        """For what; "": for nothing that takes long."""
+        devices = [b.reason.removeprefix("waits for ") for b in self.bindings(each) if b.place is None]
+        return each.why or "".join(devices[:1])
+
     def _is_parked(self, each: OnTheWay) -> bool:
-        return any(b.parked for b in self._bindings(each))
+        return any(b.parked for b in self.bindings(each))
 
     def _views_elsewhere(self, each: OnTheWay) -> str:
         """Why a slice whose arrays are in host memory cannot be moved."""
@@ -256,21 +226,19 @@ class Relocation(ControllerModule):
         if each.phase == "preparing" or each.detached:
             return
         session, each.seen = each.session, ()
-        words = {(session.number, b.spec.name): each.words for b in self._bindings(each) if b.held != each.words}
+        words = {(session.number, b.spec.name): each.words for b in self.bindings(each) if b.held != each.words}
         for _, name in words:
             self._resources.hold(session.number, name, each.words)
         if each.mine is None or (each.asleep and not each.mine <= self._state.asleep.keys()):
             self._views.wait_again(session)
             self._runs.lower_again(now, lambda: self._choose(each), session)
-        elif not each.asleep and not each.mine.isdisjoint(self._state.asleep):
-            self._wake(each)
         self._runs.renew_reasons(words)
 
     def _choose(self, each: OnTheWay) -> None:
         """What has not been admitted has been taken back: what there is now goes with these slices."""
         number = each.session.number
         if each.mine is None:
-            places = frozenset(self._places(each))
+            places = frozenset(self._arrays.places(number, each.place, each.names))
             each.mine = {
                 ident for b in self._buffers if b.client == number and b.layout.place in places
                 and (b.owner is None or b.owner.copies is None) for ident in range(b.id, b.id + b.count)
@@ -283,38 +251,16 @@ class Relocation(ControllerModule):
         if each.asleep:
             self._state.asleep.update(dict.fromkeys(each.mine))
 
-    def _places(self, each: OnTheWay) -> list[Place]:
-        """Where arrays lie that go with these slices: there, or on some of those devices."""
-        number = each.session.number
-        mine = [b for b in self._resources.bindings() if b.session == number]
-        found = dict.fromkeys(buffer.layout.place for buffer in self._buffers if buffer.client == number)
-        return [place for place in (each.place, *found) if self._has(each, place, mine)]
-
-    def _has(self, each: OnTheWay, place: Place, mine: list[Binding]) -> bool:
-        """Whether arrays at this place go with these slices, and not with another one of the client (`mine`): one that
-        lies just there, or has a part there, or was bound before and has these devices, too."""
-        if place == each.place:
-            return True
-        if any(place in (b.place, b.target) for b in mine):
-            return False
-        number = each.session.number
-        for b in mine:
-            if any(
-                self._resources.place(number, spec.name) == place for spec in self._resources.parts(number, b.spec.name)
-            ):
-                return b.spec.name in each.names
-        devices = device_spans(place)
-        for b in mine:
-            for whole in (b.place, b.target):
-                if whole and whole.island == place.island and spans.within(devices, device_spans(whole)):
-                    return b.spec.name in each.names and whole == each.place
-        return False
-
     # --- forward -------------------------------------------------------------------------------------------------
 
     def work(self, now: int) -> bool:
         """Each as far as it can go now. True: something has moved."""
         changed = False
+        for number, names in self._state.lost_asleep.items():
+            which = ", ".join(map(str, [name for name in names if name][:20]))
+            text = f"{self._state.client_text(number)} has lost arrays of slices that are suspended: {which}"
+            self._outbox.effect(LogLine(text + (f", and {len(names) - 20} more" if len(names) > 20 else "")))
+        self._state.lost_asleep.clear()
         for number in self.resting:
             for binding in self._resources.bindings():
                 if binding.session == number and binding.place and binding.key not in self.under_way:
@@ -352,7 +298,7 @@ class Relocation(ControllerModule):
 
     def _is_elsewhere(self, each: OnTheWay) -> bool:
         """Its client has released it, or a device was lost where it lay."""
-        found = self._bindings(each)
+        found = self.bindings(each)
         return len(found) < len(each.names) or any(each.place not in (b.place, b.back) for b in found)
 
     def _here(self, each: OnTheWay) -> list[Buffer]:
@@ -363,7 +309,7 @@ class Relocation(ControllerModule):
     def _prepare(self, each: OnTheWay, now: int) -> None:
         """Until its programs can run where it goes, or never will."""
         if not self._has_target(each):
-            self._failed(each, "was not moved: devices were lost where it was to go")
+            self._not_moved(each, "devices were lost where it was to go", now)
             self._compiled(each)
             self._give_up_target(each)
             each.turn("still parked" if self._is_parked(each) else "lost")
@@ -380,7 +326,10 @@ class Relocation(ControllerModule):
     def _empty(self, each: OnTheWay, now: int) -> None:
         """Until nothing is made there any more; to be suspended, until nothing uses what is there."""
         if each.target is None and not each.asleep:
-            self._release(each, now)
+            if self._is_parked(each):
+                each.turn("still parked")
+            else:
+                self._release(each, now)
             return
         here = self._here(each)
         if any(buffer.promise or buffer.state in UNUSED for buffer in here):
@@ -413,7 +362,7 @@ class Relocation(ControllerModule):
             if run is not None:
                 views = [buffer.id for buffer in self._here(each) if buffer.shards]
                 copied.update(self._copies.end(run, views if arrived else None, old, target))
-            for b in self._bindings(each):
+            for b in self.bindings(each):
                 self._resources.arrived(each.session.number, b.spec.name, arrived)
 
         self._runs.lower_again(now, change, each.session)
@@ -424,7 +373,8 @@ class Relocation(ControllerModule):
             if all(b.place != old for b in self._resources.bindings()):
                 self._lowerings.forget_place(old)
         else:
-            self._failed(each, f"was not moved: {run.blame if run is not None else 'devices were lost'}")
+            each.settled = run is not None and run.blame is not None and run.blame.code == "no-memory"
+            self._not_moved(each, str(run.blame) if run is not None else "devices were lost", now)
         if each.asleep:
             each.turn("over")
             self._hold(each, now)
@@ -433,20 +383,28 @@ class Relocation(ControllerModule):
         else:
             self._release(each, now)
 
+    def _not_moved(self, each: OnTheWay, why: str, now: int) -> None:
+        """If that was to be resumed, it is tried again."""
+        if each.asleep or not self._is_parked(each):
+            self._failed(each, f"was not moved: {why}")
+            return
+        each.why, each.again = why, now + LATER
+        self._watch.begin_for(("slice", *each.names, each.session.number), now, LATER, lambda at: None)
+
     def _give_up_target(self, each: OnTheWay) -> None:
         each.target = None
-        for b in self._bindings(each):
+        for b in self.bindings(each):
             self._resources.arrived(each.session.number, b.spec.name, moved=False)
 
     def _has_target(self, each: OnTheWay) -> bool:
-        return all(b.target == each.target for b in self._bindings(each))
+        return all(b.target == each.target for b in self.bindings(each))
 
     # --- to host memory, and back -----------------------------------------------------------------------------------
 
     def _spill_all(self, each: OnTheWay, now: int) -> None:
         if not each.asleep:
             if not any(b.state in UNUSED for b in self._here(each)):
-                each.turn("resumed")
+                self._want_devices(each)
             return
         here, each.why = self._folded_and_apart(each), ""
         for buffer in here:
@@ -456,10 +414,10 @@ class Relocation(ControllerModule):
                 else:
                     each.why = "room in host memory"
             elif buffer.shared:
-                each.why = "views of its arrays, on other slices or from before a restart"
+                each.why = "views of its arrays, on other slices"
         if all(b.state == "spilled" or b.folded for b in here):
             each.turn("away")
-            for b in self._bindings(each):
+            for b in self.bindings(each):
                 self._resources.park(each.session.number, b.spec.name)
             self._hold(each, now)
             text = f"slice {', '.join(map(repr, each.names))} of client {each.session.name!r} is suspended"
@@ -470,20 +428,41 @@ class Relocation(ControllerModule):
         """Its buffers, counted one by one, with views folded that nothing uses; views of views before these."""
         for buffer in reversed(self._here(each)):
             if buffer.shards and not (buffer.folded or buffer.users or buffer.shared):
-                self._views.fold(buffer)
+                self._refs.fold(buffer)
             if buffer.count > 1:
                 self._buffers.all.open(buffer, buffer.id)
         return self._here(each)
 
     def _rest(self, each: OnTheWay, now: int) -> None:
-        if not each.asleep:
-            for b in self._bindings(each):
-                self._resources.unpark(each.session.number, b.spec.name)
-            each.turn("resumed")
+        if not each.asleep and now >= each.again:
+            self._want_devices(each)
+
+    def _want_devices(self, each: OnTheWay) -> None:
+        """The first of its slices does so for all."""
+        lead, *others = self.bindings(each)
+        if lead.parked:
+            here = each.settled and all(map(self._resources.usable, each.place.devices()))
+            stays = here or self._views_elsewhere(each)
+            self._resources.unpark(*lead.key, "place" if stays else "island" if others else "any")
+        each.why = ""
+        each.turn("resumed")
 
     def _return(self, each: OnTheWay, now: int) -> None:
-        if all(b.place is not None for b in self._bindings(each)):
-            each.turn("suspended" if each.asleep else "there")
+        lead, *others = self.bindings(each)
+        if each.asleep:
+            self._resources.park(*lead.key)
+            each.turn("suspended")
+            self._runs.slices_bound(now)
+        elif lead.place is not None:
+            for b in others:
+                if b.parked:
+                    self._resources.follow(*b.key, lead)
+            if lead.target is None:
+                each.turn("there")
+            else:
+                each.target, each.since, each.why = lead.target, now, "code for its new devices"
+                each.turn("moved")
+                self._compile(each, lead.target)
 
     def _fill(self, each: OnTheWay, now: int) -> None:
         """Its arrays come back together, when there is room for all of them. Those that were not on the devices before,
@@ -545,7 +524,7 @@ class Relocation(ControllerModule):
         number = each.session.number
         for name in each.names:
             self.under_way.pop((number, name), None)
-        for b in self._bindings(each):
+        for b in self.bindings(each):
             self._resources.hold(number, b.spec.name, "")
         here = self._here(each)
         self._wake(each)

@@ -184,7 +184,10 @@ class Runs(ControllerModule):
         program, places = run.program, list[Place]()
         if program.pinned:
             program.bound_at = self._resources.version
-            if all(self._resources.usable(device) for place in program.places for device in place.devices()):
+            targets = program.places[
+                len(program.places) // 2 :
+            ]  # hosts of the others have the arrays, or they are lost
+            if all(self._resources.usable(device) for place in targets for device in place.devices()):
                 return True
             self._outcomes.fail(run, Blame("host-lost", "devices were lost where it was to be copied"), self._state.now)
             return False

@@ -112,7 +112,7 @@ def snapshot_of(
         tuple(stalls.now()), tuple(stalls.waits()), state.stalls_ever,
         tuple(resources.refusals.all()),
         tuple(
-            RelocationView(each.session.number, each.names, each.words, each.why, each.since)
+            RelocationView(each.session.number, each.names, each.words, relocation.waits(each), each.since)
             for each in dict.fromkeys(relocation.under_way.values())
         ),
         tuple(dict.fromkeys((number, why) for (number, _), why in relocation.failed.items())),

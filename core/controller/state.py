@@ -148,6 +148,7 @@ class State:
         self.unexplained: dict[int, dict[int, InFlight]] = {}
         self.drained: dict[int, None] = {}  # hosts that are not to come back until their cordon is lifted; `drains`
         self.asleep: dict[int, None] = {}  # buffers that are to stay in host memory; `relocation`
+        self.lost_asleep: dict[int, list[int]] = {}  # client -> its names for those that were lost; `outcomes`
         self.stalls_ever = 0  # waits that have outlasted their soft bound
         # the agenda: what is to be done before the turn ends
         self.overdue: deque[InFlight] = deque()  # they have outlasted their hard bound

@@ -183,11 +183,6 @@ class Views(ControllerModule):
     def waiting_of(self, session: ClientRecord) -> list[WaitingView]:
         return [view for view in self._table.waiting.values() if view.named.session is session]
 
-    def fold(self, view: Buffer) -> None:
-        """What it shares is to leave the devices for a while: its hosts forget the view, and are told of it again."""
-        self._refs.free_on_hosts(view.id, view.layout, view.hosts)
-        self._refs.folded(view, True)
-
     def unfold(self, view: Buffer) -> None:
         """All that it shares is on the devices again."""
         self._refs.folded(view, False)

@@ -65,7 +65,8 @@ class Executor:
         }  # fmt: skip
         self._steps: dict[type, Callable[[Any], None]] = {
             p.GangStep: self._gang, p.SendStep: self._send, p.RecvStep: self._receive, p.FreeStep: self._free,
-            p.ViewStep: self._views.read, p.SpillStep: self._spill, p.RestoreStep: self._restore,
+            p.ViewStep: self._views.read, p.FoldStep: self._views.fold, p.SpillStep: self._spill,
+            p.RestoreStep: self._restore,
             p.PoisonStep: self._moves.poison, p.ExpectStep: self._moves.expect, p.CompileStep: self._compile,
             p.ForgetStep: self._forget, p.AskStep: self._ask,
             p.GrownStep: lambda step: self._learn(step.all_hosts),

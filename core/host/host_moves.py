@@ -290,11 +290,18 @@ class Moves(msgspec.Struct, eq=False):
             text = f"buffer {step.buffer} is to be spilled, and is not on this host"
             self.undoable(step.seq, text, step.buffer)
             return
-        idle = self._buffers.idle(buffer)
+        idle, again = self._buffers.idle(buffer), buffer.spilled
         copy, done = self._copy("spill", step.seq, buffer)
         buffer.user, buffer.uses = -1, ((step.seq, done),)
         buffer.spilled = True
-        self._causes.when((*state.order, *idle), self._start_copy, copy)
+        self._causes.when((*state.order, *idle), self._is_spilled if again else self._start_copy, copy)
+
+    def _is_spilled(self, copy: HostMove, causes: Causes) -> None:
+        """It was before. A controller that has started again makes sure, where not all hosts had heard of it."""
+        copy.turn("open")
+        copy.turn("end")
+        self._done(copy, copy.blame, causes)
+        self._causes.happen(("done", copy.seq))
 
     def restore(self, step: p.RestoreStep) -> None:
         state, buffer = self._state, self._state.buffers.alone(step.buffer)

@@ -60,12 +60,13 @@ class LocalBuffer(msgspec.Struct, eq=False, gc=False):
     blame: Blame | None = None
     final: Blame | None = None
     labels: tuple[Label, ...] = ()
-    spilled: bool = False  # in host memory, once the copy that was ordered is over
-    void: bool = False  # its maker never ran here: there is nothing to free
+    spilled: bool = False  # in host memory, once the copy that was ordered is over; of a view: it is folded
+    void: bool = False  # its maker never ran here, or it is folded: there is nothing to free
     count: int = 1  # several with consecutive ids that were made as one, and never used apart
     layouts: tuple[Layout, ...] = ()  # of several
     whole: list[LocalBuffer] | None = None  # of one that has been cut: all that were made as one
     sources: tuple[LocalBuffer, ...] = ()  # of a view: whose memory it shares
+    shares: tuple[int, ...] = ()  # of a view: the same by device
 
     def part(self, at: int) -> LocalBuffer:
         """Keep the first `at` of several; return the others, of which all is true that is true of these."""

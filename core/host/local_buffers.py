@@ -92,7 +92,7 @@ class HostBuffers(msgspec.Struct, eq=False):
         """They were lost with a host, or nobody owns them; so are all views of them here. A message that was lost with
         its path may still come and name them, and may be the one that frees such a view."""
         gone = dict.fromkeys(idents)
-        for buffer in self._state.buffers.values() if gone else ():
+        for _, buffer in sorted(self._state.buffers.items()) if gone else ():  # a view behind what it shares
             if any(source.id in gone for source in buffer.sources):
                 gone[buffer.id] = None
         self._state.lost.update(dict.fromkeys(gone, blame))
@@ -112,10 +112,11 @@ class HostBuffers(msgspec.Struct, eq=False):
         freed."""
         pending = self._state.pending
         for buffer in self._state.buffers.values():
-            ready = buffer.final is None and not (buffer.made is not None and buffer.made in pending)
-            sources = tuple([source.id for source in buffer.sources])
+            made = buffer.made
+            restored = buffer.foreign and made == ("done", buffer.made_seq)  # its contents are here, and come back
+            ready = buffer.final is None and (made is None or made not in pending or restored)
             if buffer.layout is not None:
                 for at, layout in enumerate(buffer.layouts or (buffer.layout,)):
                     for client, name in buffer.labels or ((0, 0),):
                         named = name + at if client else 0
-                        yield Held(buffer.id + at, client, named, layout, ready, buffer.spilled, sources)
+                        yield Held(buffer.id + at, client, named, layout, ready, buffer.spilled, buffer.shares)

@@ -1,9 +1,11 @@
 """Views on this host: buffers that share the memory of others.
 
 A view is made when the contents of all its sources are here, so a reader of the view waits for nothing else. If one of
-them is spoilt, so is the view, and nothing is made (`VoidView`). The controller frees a view before it frees,
-spills or gives away what the view shares. Such steps wait on the devices for all use of the view, which is entered as
-use of its sources when the view is retired (`HostBuffers.retire`).
+them is spoilt, so is the view, and nothing is made (`VoidView`). The controller frees a view before it frees or
+gives away what the view shares. Such steps wait on the devices for all use of the view, which is entered as use of
+its sources when the view is retired (`HostBuffers.retire`). Before the controller spills what a view shares, it folds
+the view: the host has no array for it then, and remembers it (a controller that restarts is told of it), until it is
+made again.
 
 Neighbours: `executor` brings the step; `local_buffers` has the sources.
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 import msgspec
 
 from ..model import Hosts, Range, spans, virtual_index
-from ..protocol import Cause, MakeView, ViewStep, VoidView
+from ..protocol import Cause, FoldStep, MakeView, ViewStep, VoidView
 from .causes import PendingCauses
 from .host_state import Causes, HostState, LocalBuffer
 from .local_buffers import HostBuffers
@@ -31,7 +33,8 @@ class LocalViews(msgspec.Struct, eq=False):
             return
         view = LocalBuffer(step.buffer, step.layout, None, -1, labels=((step.client, step.name),))
         sources: list[LocalBuffer] = []
-        for ident in dict.fromkeys(source for _, source in self._shards(step)):
+        view.shares = tuple([source for _, source in self._shards(step)])
+        for ident in dict.fromkeys(view.shares):
             source = state.buffers.alone(ident)
             if source is not None:
                 sources.append(source)
@@ -50,6 +53,16 @@ class LocalViews(msgspec.Struct, eq=False):
             self._causes.expect(made)
         self._causes.when((*state.order, *causes), self._make, (view, step))
         self._buffers.retire_lost((step.buffer,))
+
+    def fold(self, step: FoldStep) -> None:
+        state, view = self._state, self._state.buffers.alone(step.buffer)
+        if view is None or view.spilled:  # this host has no part of it; or a controller that restarted makes sure
+            return
+        self._buffers.retire(view, state.order)
+        folded = LocalBuffer(view.id, view.layout, None, -1, labels=view.labels, spilled=True, void=True)
+        folded.sources, folded.shares = view.sources, view.shares
+        folded.spoil(view.final)
+        state.buffers[view.id] = folded
 
     def _make(self, subject: tuple[LocalBuffer, ViewStep], causes: Causes) -> None:
         view, step = subject

@@ -81,7 +81,7 @@ class Buffer(msgspec.Struct, eq=False):
 
     sources: tuple[int, ...] = ()  # of a view: the buffers whose memory it shares; it has none of its own
     shards: tuple[int | Range, ...] = ()  # of a view, for the controller: by device, the one that it shares there
-    folded: bool = False  # of a view: its hosts have been told to forget it for a while
+    folded: bool = False  # of a view: its hosts have no array for it for a while
     views: int = 0  # of these holds, those of views of it; for the controller
     shared: int = 0  # how many of them share its memory, which therefore stays on the devices
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from ..model import Account, Cluster
+from ..model import Account, Cluster, Place, SliceSpec, Spans
 from .effect_base import Command, Event
 from .wire import Blame
 
@@ -95,6 +95,33 @@ class OperatorAnswer(Command, frozen=True):
     @property
     def text(self) -> str:
         return f"refused: {self.wrong}" if self.wrong else ""
+
+
+# --- what is suspended, for a later start of the controller ------------------------------------------------------
+
+
+class SuspendedSlices(msgspec.Struct, frozen=True):
+    """Slices of a client that lie at one place and are suspended, or are to be. None: only `rests` is said."""
+
+    client: int
+    slices: tuple[SliceSpec, ...] = ()
+    place: Place | None = None
+    arrays: Spans = ()  # that go with them, by the controller's ids
+    resident: Spans = ()  # of these: those that were on the devices, and come back together
+    rests: bool = False  # so are all others of the client, and those that it binds later
+    returns: bool = False  # they have given way to others, and come back by themselves
+
+
+class SuspensionsChanged(Command, frozen=True):
+    """This is suspended now: `SuspensionsKnown` is to say it at a later start."""
+
+    slices: tuple[SuspendedSlices, ...]
+
+
+class SuspensionsKnown(Event, frozen=True):
+    """What was suspended when an earlier start of the controller ended. This comes before any client."""
+
+    slices: tuple[SuspendedSlices, ...]
 
 
 # --- whose a connection is ---------------------------------------------------------------------------------------

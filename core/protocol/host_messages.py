@@ -84,6 +84,13 @@ class ViewStep(Wire, frozen=True, tag="view_step"):
     name: int  # the client's name for it
 
 
+class FoldStep(Wire, frozen=True, tag="fold"):
+    """What this view shares is to leave the devices for a while: each host forgets its array, behind its earlier work
+    with that, and remembers the view, until a ViewStep makes it again."""
+
+    buffer: int
+
+
 class SpillStep(Wire, frozen=True, tag="spill"):
     """Move a buffer to host memory, after the work that was ordered before."""
 
@@ -141,7 +148,7 @@ class GrownStep(Wire, frozen=True, tag="grown_step"):
 
 
 Step = (
-    GangStep | SendStep | RecvStep | FreeStep | ViewStep | SpillStep | RestoreStep
+    GangStep | SendStep | RecvStep | FreeStep | ViewStep | FoldStep | SpillStep | RestoreStep
     | PoisonStep | ExpectStep | CompileStep | ForgetStep | AskStep | GrownStep
 )  # fmt: skip
 
@@ -201,8 +208,8 @@ class Held(Wire, frozen=True):
     name: int  # the client's name for the buffer
     layout: Layout
     ready: bool
-    spilled: bool = False  # in host memory, or on its way there
-    sources: tuple[int, ...] = ()  # of a view: the buffers whose memory it shares on this host
+    spilled: bool = False  # in host memory, or on its way there; of a view: it is folded
+    sources: tuple[int, ...] = ()  # of a view: by device of its place on this host, the buffer that it shares there
 
 
 class Join(Wire, frozen=True, tag="join"):

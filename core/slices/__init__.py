@@ -1,6 +1,7 @@
 """Binds the slices of all sessions to devices, shared or exclusive, and moves them when devices are lost.
 
 resources    the slices of all sessions: bind, release, move
+bindings     what is known of a slice
 subslices    slices that are some of the devices of another
 placing      chooses the devices of a slice among those that are free
 inventory    keeps which devices of an island are free
@@ -11,7 +12,8 @@ refusal_texts   the error text for a slice that cannot fit;  refusals: processes
 from __future__ import annotations
 
 from . import grids
+from .bindings import FIRST, LEFT, Binding, BoundSlice, MustWait
 from .placing import fits
 from .refusals import Refusal
-from .resources import FIRST, LEFT, Binding, BoundSlice, MustWait, Resources
+from .resources import Resources
 from .subslices import Key, part

@@ -8,8 +8,9 @@ bound, so the same calls give the same places.
 A sub-slice (`subslices`) is bound, waits and moves with the slice that it is a part of.
 
 A slice may be *held*: what needs it waits, though it has devices. While its arrays are copied elsewhere it has both
-places (`aim`, `arrived`). While they are in host memory it is *parked*: others may have its devices, and it gets the
-same ones back (`park`, `unpark`).
+places (`aim`, `arrived`). While they are in host memory it is *parked*: others may have its devices, and a lost device
+does not concern it (`park`). It gets the same ones back if they are free, or else others, which are a target then
+(`unpark`).
 
 No other module may remember a physical device: it must ask again after every remapping.
 """
@@ -21,72 +22,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import msgspec
 
 from ..model import Cluster, Impossible, Place, SliceSpec, Spans, device_spans, spans
+from .bindings import Binding, BoundSlice, Moved, MustWait, Within
 from .inventory import Inventory
 from .placing import Free, choose
 from .refusal_texts import refuse, some, wish
 from .refusals import Refusals
 from .subslices import Key, SubSlices, part, refuse_part
-
-
-class BoundSlice(msgspec.Struct, frozen=True):
-    place: Place
-
-
-class MustWait(msgspec.Struct, frozen=True):
-    """The slice can be bound, but not now."""
-
-    reason: str  # what it waits for
-    fails: bool = False  # what needs it is not to wait, but to fail: too few hosts are up (`SliceSpec.absent`)
-
-
-class Moved(msgspec.Struct, frozen=True):
-    """A slice that had to leave its place. If it waits for a new one, `retry` will return it."""
-
-    session: int
-    name: str
-    old: Place
-    new: Place | MustWait
-
-
-class Binding(msgspec.Struct, frozen=True):
-    """One slice of one session. It is bound and has a `place`, or waits and has a `reason`."""
-
-    session: int
-    spec: SliceSpec
-    ticket: int
-    place: Place | None = None
-    claim: Place | None = None  # while it waits: the place that it will take, if there are enough devices
-    reason: str = ""
-    home: int = -1  # the island that it had to leave, if it waits for a new place
-    held: str = ""  # why what needs it has to wait, though it has a place
-    target: Place | None = None  # where its arrays are being copied to; it has both places then
-    parked: bool = False  # it does not need the devices of its place now
-    back: Place | None = None  # while it waits after that: the only place that it may have
-    rank: int = 0  # slices wait in this order, then in that of tickets
-    beside: str = ""  # a slice of its session that it takes the place of: it may have devices of that
-
-    @property
-    def key(self) -> Key:
-        return self.session, self.spec.name
-
-    @property
-    def left(self) -> bool:
-        """It stands for arrays whose slice was released: others may have these devices alone by now."""
-        return self.spec.name.startswith(LEFT)
-
-    @property
-    def places(self) -> list[Place]:
-        """Whose devices it has."""
-        return [place for place in (None if self.parked else self.place, self.target) if place is not None]
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """Of those that wait."""
-        return self.rank, self.ticket
-
-
-FIRST = -(1 << 62)  # the rank of what comes before all others
-LEFT = "(of arrays"  # begins the names of slices that stand for arrays of slices which were released
 
 
 class Resources:
@@ -278,14 +219,14 @@ class Resources:
         gone = self._inventories[island].gone()
         for binding in [b for b in self._bindings.values() if gone and (b.target or b.back)]:
             self._give_up_lost(binding, gone)
-        moving = [b for b in self._bindings.values() if b.place and b.place.island == island]
+        moving = [b for b in self._bindings.values() if b.place and b.place.island == island and not b.parked]
         moving = [b for b in moving if b.place and spans.overlap(device_spans(b.place), gone)] if gone else []
         for binding in moving:
             self._unbind(binding)
         moved = []
         for binding in moving:
             old = binding.place
-            rest = msgspec.structs.replace(binding, place=None, home=island, target=None, parked=False)
+            rest = msgspec.structs.replace(binding, place=None, home=island, target=None)
             now = self._bind_or_wait(rest)
             if old:
                 moved.append(Moved(*binding.key, old, now.place or _unbound(now, now.reason)))
@@ -297,12 +238,12 @@ class Resources:
         self._waiting = dict.fromkeys(sorted(self._waiting, key=lambda key: self._bindings[key].order))
 
     def _give_up_lost(self, binding: Binding, gone: Spans) -> None:
-        """Where it was to go, or to come back to, a device is lost."""
+        """Where it was to go, or waits to come back to, a device is lost."""
         if binding.target and spans.overlap(device_spans(binding.target), gone):
             self._put(binding, binding.target, by=-1)
             self._bindings[binding.key] = msgspec.structs.replace(binding, target=None)
         elif binding.back and spans.overlap(device_spans(binding.back), gone):
-            self._bindings[binding.key] = msgspec.structs.replace(binding, back=None, claim=None)
+            self._bindings[binding.key] = msgspec.structs.replace(binding, claim=None)
 
     def _moved_parts(self, parent: Binding, old: Place) -> list[Moved]:
         found = []
@@ -332,16 +273,19 @@ class Resources:
         known = self._bindings.get((session, name))
         return known is not None and known.held != ""
 
-    def adopt(self, session: int, spec: SliceSpec, place: Place, beside: str = "") -> bool:
+    def adopt(self, session: int, spec: SliceSpec, place: Place, beside: str = "", parked: bool = False) -> bool:
         """A slice is bound to this place, whatever else is there: arrays of released slices belong to it from now on,
-        so that they can be moved with it; or it takes the place of another one. False: there is one of this name."""
+        so that they can be moved with it; or it takes the place of another one; or its arrays have left these devices
+        (`parked`). False: there is one of this name."""
         key = (session, spec.name)
         if key in self._bindings:
             return False
         rank = self.rank(session, spec)
-        self._bindings[key] = binding = Binding(session, spec, self._tickets, place, rank=rank, beside=beside)
+        binding = Binding(session, spec, self._tickets, place, rank=rank, beside=beside, parked=parked)
+        self._bindings[key] = binding
         self._tickets += 1
-        self._put(binding, place)
+        if not parked:
+            self._put(binding, place)
         self.version += 1
         return True
 
@@ -391,18 +335,30 @@ class Resources:
         self.version += 1
 
     def park(self, session: int, name: str) -> None:
-        """None of its arrays is on its devices. Call `retry`, because others may wait for them."""
+        """None of its arrays is on its devices; or it wants none any more. Call `retry`, because others may wait."""
         binding = self._bindings[session, name]
         self._unbind(binding)
-        self._bindings[session, name] = msgspec.structs.replace(binding, parked=True)
+        self._waiting.pop(binding.key, None)
+        rest = msgspec.structs.replace(binding, parked=True, place=binding.place or binding.back, target=None)
+        self._bindings[session, name] = msgspec.structs.replace(rest, back=None, claim=None, reason="", within="any")
+        self.version += 1
 
-    def unpark(self, session: int, name: str) -> bool:
-        """It wants its devices back. False: it waits for them, and `retry` gives it them."""
+    def unpark(self, session: int, name: str, within: Within = "any") -> None:
+        """It wants devices again, and waits for them if there are none now; then `retry` gives it them. If they are
+        not those that it had, they are its target: its arrays are to be copied there."""
         binding = self._bindings[session, name]
-        back = msgspec.structs.replace(binding, parked=False, place=None, back=binding.place)
-        bound = self._bind_or_wait(back).place is not None
+        back = msgspec.structs.replace(binding, parked=False, place=None, back=binding.place, within=within)
+        self._bind_or_wait(back)
         self._sort_waiting()
-        return bound
+
+    def follow(self, session: int, name: str, lead: Binding) -> None:
+        """It was parked where this one was, and goes where that goes."""
+        binding = self._bindings[session, name]
+        if lead.target:
+            self.aim(session, name, lead.target)
+        elif lead.place:
+            self._put(binding, lead.place)
+            self._bindings[session, name] = msgspec.structs.replace(binding, parked=False)
 
     # --- a slice gets devices of others -------------------------------------------------------------------------
 
@@ -456,6 +412,8 @@ class Resources:
         place = self._find(binding, anyway=False)
         if place:
             now = msgspec.structs.replace(binding, place=place, claim=None, reason="", home=-1, back=None)
+            if binding.back and place != binding.back:
+                now = msgspec.structs.replace(now, place=binding.back, parked=True, target=place)
             self._put(binding, place)
             self._waiting.pop(binding.key, None)
         else:
@@ -508,8 +466,9 @@ class Resources:
         claims = [] if ignore_claims else [b.claim for b in self._claims_ahead(binding) if b.claim]
         if back := binding.back:
             there = self._inventories[back.island].takes_back(back, spec.exclusive, anyway)
-            ahead = not anyway and any(self._overlap(claim, back) for claim in claims)
-            return back if there and not ahead else None
+            there = there and (anyway or not any(self._overlap(claim, back) for claim in claims))
+            if there or binding.within == "place":
+                return back if there else None
         for inventories, all_spares in self._tiers(binding, self._matching(spec)):
             free: list[Free] = []
             for inventory in inventories:
@@ -530,11 +489,14 @@ class Resources:
     @staticmethod
     def _tiers(binding: Binding, matching: list[Inventory]) -> list[tuple[list[Inventory], bool]]:
         """Return (islands, whether all spares may be used), in the order in which to search them."""
-        home = [inventory for inventory in matching if inventory.island.index == binding.home]
+        island = binding.back.island if binding.back else binding.home
+        home = [inventory for inventory in matching if inventory.island.index == island]
+        others = [] if binding.within == "island" else [inventory for inventory in matching if inventory not in home]
         if not home:
-            return [(matching, False)]
-        others = [inventory for inventory in matching if inventory not in home]
-        return [(home, False), (home, True), (others, False)]
+            return [(others, False)]
+        back = binding.back
+        works = back is not None and home[0].takes_back(back, binding.spec.exclusive, anyway=True)
+        return [(home, False), *([] if works else [(home, True)]), (others, False)]
 
     def _claims_ahead(self, binding: Binding) -> list[Binding]:
         """Return the earlier waiting slices with claims, that could not share devices with this one.

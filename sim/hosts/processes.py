@@ -192,8 +192,8 @@ class ControllerProcess(Process):
                             at = self.send(peer, message, at)
                 case e.FormWorld(island=island, epoch=epoch):
                     sim.clock.at(sim.now + sim.times.form, self._formed, island, epoch)
-                case e.DropWorlds():
-                    pass  # a simulated world holds nothing
+                case e.DropWorlds() | e.SuspensionsChanged():
+                    pass  # a simulated world holds nothing, and its controller does not start again
                 case e.LogLine() | e.PolicyReplaced() | e.OperatorAnswer():
                     self._tell(effect)
                 case e.Close(peer=peer, reason=reason):

@@ -48,6 +48,8 @@ OPERATED = 31_000_000  # from this seed on, slices are moved and suspended, and 
 ACCOUNTS = 33_000_000  # from this seed on, clients belong to accounts
 PREEMPTS = 34_000_000  # from this seed on, slices take devices of others
 GROWING = 35_000_000  # from this seed on, clusters grow, among all that
+RESTED = 36_000_000  # from this seed on, controllers are started again while slices are suspended
+ALWAYS = {"views": VIEWS, "reshards": RESHARDS, "operate": OPERATED, "grow": GROWING}  # from these seeds on
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
 
@@ -61,24 +63,20 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> case.Case:
         has[name] = rng.random() < chance and name not in without
     for name, chance in FRONT.items() if seed >= PARTS else ():
         has[name] = rng.random() < chance and name not in without
-    if seed >= VIEWS:
-        has["views"] = "views" not in without
+    has |= {name: name not in without for name, first in ALWAYS.items() if seed >= first}
     if seed >= OLD_STATES:
         has["old state"] = rng.random() < 0.8 and "old state" not in without
     if seed >= ONE_WAY:
         has["cut one way"] = rng.random() < 0.5 and "cut one way" not in without
-    if seed >= RESHARDS:
-        has["reshards"] = "reshards" not in without
     if seed >= OPERATED:
-        has["operate"] = "operate" not in without
         for name in ("old state", "cut one way"):  # they would leave little to move
             has[name] = has[name] and rng.random() < 0.15
         has["puts"] = has["puts"] or "puts" not in without
     if seed >= PREEMPTS and (seed < GROWING or seed % 2):
         has["exclusive"] = "exclusive" not in without
         has["elastic"] = rng.random() < 0.6 and "elastic" not in without
-    if seed >= GROWING:
-        has["grow"] = "grow" not in without
+    if seed >= RESTED:
+        has["restart"] = rng.random() < 0.6 and "restart" not in without
     if seed >= ABSENT:
         has["absent"] = rng.random() < 0.6 and "absent" not in without
     return Drawing(rng, seed, has).whole()
@@ -130,7 +128,7 @@ class Drawing:
         for _ in range(rng.randint(2, 16)):
             at = rng.randint(0, self.end)
             if rng.random() < 0.7:
-                what = rng.choice(("move", "move", "suspend", "resume"))
+                what = rng.choice(("move", "suspend" if self.seed >= RESTED else "move", "suspend", "resume"))
                 away = rng.randrange(hosts) if rng.random() < 0.5 else -1
                 itself = rng.random() < 0.3
                 self.actions.append(case.Operate(at=at, of=rng.randrange(people), itself=itself, what=what, away=away))

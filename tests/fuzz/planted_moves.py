@@ -8,12 +8,17 @@ from core.controller.array_copies import ArrayCopies
 from core.controller.buffer_refs import BufferRefs
 from core.controller.drains import Drains
 from core.controller.elastic import Elastic
+from core.controller.on_the_way import OnTheWay
 from core.controller.preemption import Preemption
-from core.controller.relocation import OnTheWay, Relocation
+from core.controller.relocation import Relocation
+from core.controller.suspensions import Suspensions
 from core.controller.views import Views
-from core.slices.resources import FIRST, Resources
+from core.host.local_views import LocalViews
+from core.slices.bindings import FIRST
+from core.slices.inventory import Inventory
+from core.slices.resources import Resources
 
-from .draw import OPERATED, PREEMPTS
+from .draw import OPERATED, PREEMPTS, RESTED
 from .planting import Patch, bug, nothing
 
 
@@ -67,14 +72,43 @@ def _(put: Patch) -> None:
     put(Resources, "arrived", arrived)
 
 
+@bug("awake after a restart", "a later start is not told what is suspended", first=RESTED)
+def _(put: Patch) -> None:
+    put(Suspensions, "known", nothing)
+
+
+@bug("folded and forgotten", "hosts forget views of what has left the devices", first=RESTED)
+def _(put: Patch) -> None:
+    good = LocalViews.fold
+
+    def fold(self: LocalViews, step: Any) -> None:
+        good(self, step)
+        self._state.buffers.drop(step.buffer)
+
+    put(LocalViews, "fold", fold)
+
+
+@bug("devices that others have", "a slice is resumed where another one is now", first=RESTED)
+def _(put: Patch) -> None:
+    put(Inventory, "takes_back", lambda self, place, exclusive, anyway: True)
+
+
+@bug("read from host memory", "a copy on the same devices reads what is not there", first=OPERATED)
+def _(put: Patch) -> None:
+    good = ArrayCopies.begin
+
+    def begin(self: ArrayCopies, session: Any, name: str, here: Any, old: Any, new: Any, now: int) -> Any:
+        run = good(self, session, name, here, old, new, now)
+        if run is not None:
+            run.cold = frozenset(buffer.layout.place for buffer in here)
+        return run
+
+    put(ArrayCopies, "begin", begin)
+
+
 @bug("never given back", "a slice that gave way stays in host memory when the other has its devices", first=PREEMPTS)
 def _(put: Patch) -> None:
     put(Preemption, "_give_back", lambda self, now: False)
-
-
-@bug("whoever is first stays first", "a slice that has been away for too long does not come first", first=PREEMPTS)
-def _(put: Patch) -> None:
-    put(Resources, "prefer", nothing)
 
 
 @bug("gone without a trace", "a slice gives way while its arrays are on the devices", first=PREEMPTS)
@@ -84,7 +118,7 @@ def _(put: Patch) -> None:
 
 def _parked_at_once(self: Relocation, each: OnTheWay, now: int) -> None:
     each.turn("away")
-    for b in self._bindings(each):
+    for b in self.bindings(each):
         self._resources.park(each.session.number, b.spec.name)
     self._runs.slices_bound(now)
 

@@ -219,6 +219,8 @@ class ControllerActor(Actor):
                 world.told.append(said)
             case e.OperatorAnswer(wrong):
                 world.answer = wrong
+            case e.SuspensionsChanged(slices):
+                world.suspended[world.past] = slices
             case e.PolicyReplaced():
                 world.told.append(effect.text)
             case _:

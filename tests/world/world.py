@@ -101,6 +101,7 @@ class World:
         self.hosts = [HostActor(self, host) for host in range(cluster.hosts)]
         self.clients: list[Script] = []
         self.past: tuple[int, ...] = ()  # the controller's state: a number of each of its starts
+        self.suspended: dict[tuple[int, ...], tuple[e.SuspendedSlices, ...]] = {}  # by state: what is in it
         self.forgotten = 0  # how many starts came before those
         self.drained_stay_away = True  # whether nobody starts an agent again that has ended because it was drained
         self.late_hosts = False  # whether hosts that begin anew wait until the controller is started again
@@ -194,6 +195,7 @@ class World:
         known = self.past if state is None else state
         if not known:
             self.forgotten = actor.starts
+        suspended = self.suspended.get(known, ())
         self.past = (*known, actor.starts + 1)
         self.late_hosts = late_hosts or (self.late_hosts and state is None)
         machine = Controller(
@@ -203,6 +205,9 @@ class World:
         endpoint = for_controller(Recorder(machine, actor), actor.starts + 1, self.timing.lease)
         self.unlooked = True
         actor.boot(endpoint)
+        self.suspended[self.past] = suspended
+        if suspended:
+            actor.feed(e.SuspensionsKnown(suspended))
 
     def _forget_controller(self) -> None:
         """Drop the references that the old controller held. Abandon its gangs: they may not have reached all hosts."""
@@ -451,6 +456,8 @@ class World:
                 self.gangs.append((said.island, plan.program, gang.name))
 
     def _viewed(self, owner: Script, step: m.ViewStep) -> None:
+        if step.buffer in self.views:  # it was folded
+            return
         digest, shards = owner.views[step.name]
         on = contents.devices(step.layout.place)
         self.views[step.buffer] = digest, dict(zip(on, shards, strict=True))

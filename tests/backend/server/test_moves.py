@@ -80,3 +80,70 @@ async def _devices(found: Real) -> str:
     """On which the program's slice lies."""
     ((of_train,),) = [client["slices"] for client in (await found.status())["clients"]]
     return str(of_train["devices"])
+
+
+RESTS = """
+import sys, time
+from pathlib import Path
+import jax.numpy as jnp, numpy as np, seaway as sw
+
+home = sw.slice(devices=2, name="train", exclusive=True)
+begin = sw.jit(lambda k: jnp.sin(jnp.arange(1 << 16, dtype=jnp.float32) * k), devices=home)
+step = sw.jit(lambda x, y: x + y, devices=home)
+with sw.connect(f"grpc://{sys.argv[1]}") as s, s.client("train"):
+    kept = [begin(np.float32(k)) for k in range(1, 9)]
+    before = [np.asarray(each) for each in kept]
+    print("made", flush=True)
+    while not Path(sys.argv[2]).exists():
+        time.sleep(0.02)
+    both = step(kept[0], kept[1])
+    assert np.array_equal(np.asarray(both), before[0] + before[1])
+    assert all(np.array_equal(np.asarray(now), was) for now, was in zip(kept, before))
+    print("right", flush=True)
+    while not Path(sys.argv[3]).exists():
+        time.sleep(0.02)
+"""
+
+OTHER = """
+import sys, time
+from pathlib import Path
+import jax.numpy as jnp, numpy as np, seaway as sw
+
+f = sw.jit(lambda k: jnp.arange(8) + k, devices=sw.slice(devices=2, exclusive=True))
+with sw.connect(f"grpc://{sys.argv[1]}") as s, s.client("other"):
+    assert np.array_equal(np.asarray(f(np.int32(1))), np.arange(8) + 1)
+    print("ran", flush=True)
+    while not Path(sys.argv[2]).exists():
+        time.sleep(0.02)
+"""
+
+
+async def test_a_slice_is_still_suspended_when_the_controller_was_killed_and_comes_back_elsewhere(
+    tmp_path: Path,
+) -> None:
+    async with asyncio.timeout(240), real(tmp_path, hosts=2, platform="cpu") as found:
+        stop, end, address = tmp_path / "stop", tmp_path / "end", found.address
+        program = Program(tmp_path / "program", address, str(stop), str(end), python=("-c", RESTS))
+        other = None
+        try:
+            await _until(program, "made")
+            before = await _devices(found)
+            await _operate("suspend", address, "train")
+            found.controller.kill()
+            found.start_controller()
+            await found.until(lambda status: status["clients"])
+            assert "slice 'train' of client 1 is suspended" in await _operate("status", address)
+            other = Program(tmp_path / "other", address, str(end), python=("-c", OTHER))
+            await _until(other, "ran")
+            stop.touch()
+            await found.until(lambda status: status["waits"])
+            assert (await _operate("resume", address, "train")).endswith("client 1: resumed\n")
+            await _until(program, "right")
+            lie = [str(each["devices"]) for client in (await found.status())["clients"] for each in client["slices"]]
+            assert len(lie) == 2
+            assert sorted(lie) == [before, lie[0] if lie[1] == before else lie[1]], "the other still has its devices"
+            end.touch()
+        finally:
+            program.end()
+            if other is not None:
+                other.end()

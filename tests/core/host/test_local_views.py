@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.model.place import line
 from core.protocol.effects import Finished, FreeBuffer, Launch, MakeView, Prepare, Received, VoidView
-from core.protocol.messages import FreeStep, PoisonStep, RecvStep, RunHeader, ViewStep
+from core.protocol.messages import FoldStep, FreeStep, PoisonStep, RecvStep, RunHeader, ViewStep
 from tests.core.hostworld import HOSTS, gang, layout, plan
 
 from .onehost import BAD, NEAR, Host, X, chain, enter
@@ -51,6 +51,22 @@ def test_a_view_of_what_is_here_is_made_at_once_and_shares_only_what_is_on_this_
     assert held[60].sources == (50,)
     assert (held[60].client, held[60].name, held[60].ready) == (7, 130, True)
     assert held[50].sources == ()
+
+
+def test_a_host_remembers_a_view_that_is_folded_and_makes_it_again() -> None:
+    host = Host()
+    host.put(50)
+    host.read(view(60, 50, 50, 50, 50), view(61, 60, 60, 60, 60))
+    said = host.read(FoldStep(61), FoldStep(60), FoldStep(60), FoldStep(999))
+    assert [each.buffer for each in said if isinstance(each, FreeBuffer)] == [61, 60]
+    held = {each.buffer: each for each in host.executor.describe().held}
+    assert [(held[each].ready, held[each].spilled, held[each].sources) for each in (60, 61)] == [
+        (True, True, (50, 50)), (True, True, (60, 60))
+    ]  # fmt: skip
+    (again,) = [each for each in host.read(view(60, 50, 50, 50, 50)) if isinstance(each, MakeView)]
+    assert again.shards == ((0, 50), (1, 50))
+    freed = [each.buffer for each in host.read(FreeStep((61,)), FreeStep((60,))) if isinstance(each, FreeBuffer)]
+    assert freed == [60], "there is nothing to free of one that is folded"
 
 
 def test_shared_memory_is_free_behind_what_reads_the_view() -> None:

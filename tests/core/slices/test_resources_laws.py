@@ -94,7 +94,9 @@ def relocate(r: Resources, what: str, session: int, name: str) -> object:
         r.arrived(session, name, moved=what == "come")
     if what == "park" and not binding.target:
         r.park(session, name)
-    return r.unpark(session, name) if what == "unpark" and binding.parked else None
+    if what == "unpark" and binding.parked and not binding.target:
+        r.unpark(session, name)
+    return r.binding(session, name)
 
 
 def turn(r: Resources) -> object:

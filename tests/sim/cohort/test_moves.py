@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.controller import Config
-from core.model.program import Program, Value
+from core.model.program import Program, SliceSpec, Value
 from core.protocol import Blame
 from sim.cohort.parts import CohortPart
 from sim.hardware import load
@@ -96,3 +96,44 @@ def test_a_move_that_is_given_up_before_its_sender_is_ready_ends_at_both_ends() 
     assert not island.moves.under_way()
     assert not any(part.open for part in island.parts.all)
     assert all(row["ended"] >= 0 for table in ("gangs", "transfers", "runs") for row in sim.trace.rows(table))
+
+
+def elsewhere(fidelity: Any, axis: str) -> dict[str, Any]:
+    """A client is suspended, another takes its devices, and it comes back on others: copied from host memory."""
+    sim = Simulation(
+        load("B", hosts=8, devices_per_host=4), profile=profile("seaway"), fidelity=fidelity, chunk=1 << 10,
+        pool=1 << 14, config=Config(fanout=2),
+    )  # fmt: skip
+
+    def calls(name: str) -> SimClient:
+        build = Build(name)
+        build.slices = [SliceSpec("s", 16, exclusive=True)]
+        x = build.arg("s", 1 << 16, split=axis)
+        program = build.program(build.call("f", "s", [x], cost=20_000))
+        client = sim.client(name)
+        client.call(lambda c, now: c.register(program, now))
+        value = Value((1 << 16,), "float32", 0, sharding(axis))
+        put = client.call(lambda c, now: c.put(value, program.slices[0], now))
+        assert isinstance(put, int)
+        client.call(lambda c, now: c.submit(1, (put,), now))
+        sim.run(until=sim.now + 100_000_000)
+        client.call(lambda c, now: c.submit(1, (put,), now))
+        return client
+
+    a = calls("a")
+    sim.run(until=sim.now + 100_000_000)
+    sim.trouble.suspend_client("a")
+    sim.run(until=sim.now + 100_000_000)
+    calls("b")
+    a.call(lambda c, now: c.submit(1, (1,), now))
+    sim.trouble.resume_client("a")
+    sim.run(until=sim.now + 1_000_000_000)
+    return scene.rows(sim, "gangs", "transfers", "runs")
+
+
+@pytest.mark.parametrize("axis", ["", "0"])
+def test_arrays_of_a_suspended_slice_are_sent_from_host_memory_to_other_devices_at_the_same_times(axis: str) -> None:
+    exact = scene.agree(lambda fidelity: elsewhere(fidelity, axis), axis)
+    assert all(row["ended"] >= 0 for table in ("gangs", "transfers", "runs") for row in exact[table])
+    assert [row["step"] for row in exact["transfers"]] == ["put", "put", "copy"]
+    assert [row["place"] for row in exact["gangs"]] == [0, 0, 0, 0, 1]

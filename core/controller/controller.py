@@ -172,6 +172,7 @@ class Controller:
     def _work(self, now: int) -> None:
         """Until nothing more can move. Each of these may make work for the others."""
         state, admission, ledger, slice_calls = self.state, self.admission, self.ledger, self.slice_calls
+        relocation = self.relocation
         while True:
             for news, act in self._agenda:
                 if news:
@@ -190,9 +191,9 @@ class Controller:
                     )
                     or (any(map(LIVE, state.islands)) and self.dispatch.pump(now))
                     or (state.changing and self.membership.settle(now))
-                    or slice_calls.work(now)
-                    or self.elastic.work(now)
-                    or self.preemption.work(now)
+                    or ((relocation.under_way or relocation.resting or slice_calls.asked) and slice_calls.work(now))
+                    or (self.elastic.all and self.elastic.work(now))
+                    or ((self.resources.queue or self.preemption.away) and self.preemption.work(now))
                     or (self.drains.under_way and self.drains.work(now))
                 ):
                     break

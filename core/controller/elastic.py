@@ -86,7 +86,7 @@ class Elastic(ControllerModule):
 
     def work(self, now: int) -> bool:
         """True: another slice was bound."""
-        if not self.all or (self._seen == self._resources.version and not 0 < self._due <= now):
+        if self._seen == self._resources.version and not 0 < self._due <= now:
             return False
         self._due, changed = 0, False
         for each in list(self.all.values()):

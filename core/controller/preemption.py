@@ -33,7 +33,7 @@ class Preemption(ControllerModule):
     _relocation: Relocation
     _resources: Resources
     _watch: Watchdog
-    _away: list[OnTheWay] = []  # slices that have given way, and are not back
+    away: list[OnTheWay] = []  # slices that have given way, and are not back
     _kept: dict[Key, int] = {}  # slices that had, or could not, and until when they keep their devices
     _reported: set[tuple[Key, Key]] = set()  # who was kept waiting, and by whom
     _due: int = 0  # when to look again, though nothing has changed; 0: never
@@ -51,8 +51,6 @@ class Preemption(ControllerModule):
     def work(self, now: int) -> bool:
         """True: a slice has begun to move, to rest, or to come back."""
         preempts = self._state.islands[0].scheduler.policy.preempts
-        if not (preempts or self._away or self._elastic.all):
-            return False
         seen = (self._resources.version, len(self._relocation.under_way), len(self._relocation.resting))
         if self._seen == seen and not 0 < self._due <= now:
             return False
@@ -106,7 +104,7 @@ class Preemption(ControllerModule):
                 continue  # with another one that lies there, too
             if b.key in of.failed or of.move(*b.key, now, devices):
                 of.suspend(*b.key, now)
-                self._away.append(of.under_way[b.key])
+                self.away.append(of.under_way[b.key])
             each = of.under_way[b.key]
             each.gives_way_to, each.cause = wanted.key, text
             does = "is suspended" if each.asleep else "moves"
@@ -126,10 +124,10 @@ class Preemption(ControllerModule):
     def _give_back(self, now: int) -> bool:
         """Those that gave way come back when the others have their devices, or when it has lasted too long."""
         begun = False
-        for each in list(self._away):
+        for each in list(self.away):
             asked = each.asleep and each.gives_way_to is None  # it rests because somebody has asked for that, too
             if self._relocation.is_over(each) or asked:
-                self._away.remove(each)
+                self.away.remove(each)
                 self._came_back(each, now)
             else:
                 begun |= self._look(each, now)

@@ -94,10 +94,7 @@ class SliceCalls(ControllerModule):
 
     def work(self, now: int) -> bool:
         """What is on its way goes on. True: something has moved."""
-        relocation = self._relocation
-        if not (relocation.under_way or relocation.resting or self.asked):
-            return False
-        changed = relocation.work(now)
+        changed = self._relocation.work(now)
         if self.asked:
             self._answer()
         return changed

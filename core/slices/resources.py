@@ -39,7 +39,7 @@ class Resources:
         self.rank: Callable[[int, SliceSpec], int] = lambda session, spec: 0  # says how urgent a new slice is
         self._inventories = [Inventory(island) for island in cluster.islands]
         self._bindings: dict[Key, Binding] = {}  # in order of tickets
-        self._waiting: dict[Key, None] = {}  # in order of tickets
+        self.queue: dict[Key, None] = {}  # slices that wait, in the order in which they will be bound
         self._parts = SubSlices()
         self._tickets = 0
         self.version = 0  # grows when a slice is bound, moved or released
@@ -167,7 +167,7 @@ class Resources:
         if known is None:
             return ()
         self.version += 1
-        self._waiting.pop(known.key, None)
+        self.queue.pop(known.key, None)
         self._unbind(known)
         parts = self._parts.of(session, name)
         for each in parts:
@@ -189,7 +189,7 @@ class Resources:
         Call this after any change.
         """
         found = []
-        for key in list(self._waiting):
+        for key in list(self.queue):
             now = self._bind_or_wait(self._bindings[key])
             if now.place and not now.held:
                 found.append((*key, BoundSlice(now.place)))
@@ -200,7 +200,7 @@ class Resources:
         """Return the waiting slices whose reasons have changed because a process was refused as a host, or accepted;
         and the reasons."""
         found: dict[Key, str] = {}
-        for key in self._waiting:
+        for key in self.queue:
             known = self._bindings[key]
             reason = known.reason if known.claim else f"waits for {self._missing(known)}"
             if reason != known.reason:
@@ -235,7 +235,7 @@ class Resources:
         return moved
 
     def _sort_waiting(self) -> None:
-        self._waiting = dict.fromkeys(sorted(self._waiting, key=lambda key: self._bindings[key].order))
+        self.queue = dict.fromkeys(sorted(self.queue, key=lambda key: self._bindings[key].order))
 
     def _give_up_lost(self, binding: Binding, gone: Spans) -> None:
         """Where it was to go, or waits to come back to, a device is lost."""
@@ -255,7 +255,7 @@ class Resources:
 
     def waiting(self) -> tuple[Binding, ...]:
         """Return the waiting slices in the order in which they will be bound."""
-        return tuple(self._bindings[key] for key in self._waiting)
+        return tuple(self._bindings[key] for key in self.queue)
 
     # --- slices go elsewhere, or rest ---------------------------------------------------------------------------
 
@@ -338,7 +338,7 @@ class Resources:
         """None of its arrays is on its devices; or it wants none any more. Call `retry`, because others may wait."""
         binding = self._bindings[session, name]
         self._unbind(binding)
-        self._waiting.pop(binding.key, None)
+        self.queue.pop(binding.key, None)
         rest = msgspec.structs.replace(binding, parked=True, place=binding.place or binding.back, target=None)
         self._bindings[session, name] = msgspec.structs.replace(rest, back=None, claim=None, reason="", within="any")
         self.version += 1
@@ -415,12 +415,12 @@ class Resources:
             if binding.back and place != binding.back:
                 now = msgspec.structs.replace(now, place=binding.back, parked=True, target=place)
             self._put(binding, place)
-            self._waiting.pop(binding.key, None)
+            self.queue.pop(binding.key, None)
         else:
             claim = self._claim(binding)
             reason = self._blockers(binding, claim) if claim else self._missing(binding)
             now = msgspec.structs.replace(binding, claim=claim, reason=f"waits for {reason}")
-            self._waiting[binding.key] = None
+            self.queue[binding.key] = None
         self._bindings[binding.key] = now
         self.version += 1
         return now
@@ -504,7 +504,7 @@ class Resources:
         A slice that waits for devices of this slice's own session is left out. It cannot be bound before the session
         releases them, so it must not block the session.
         """
-        waiting = [self._bindings[key] for key in self._waiting]
+        waiting = [self._bindings[key] for key in self.queue]
         own_slices = [b for b in self._bindings.values() if b.place and not b.parked and b.session == binding.session]
         return [
             b for b in waiting

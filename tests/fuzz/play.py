@@ -446,7 +446,7 @@ class Game:
     def _unsettled(self) -> bool:
         """Whether a client waits, or a slice waits to come back; those that gave way do so by themselves."""
         machine = self.world.machine
-        away = [each for each in machine.relocation.under_way.values() if each not in machine.preemption._away]
+        away = [each for each in machine.relocation.under_way.values() if each not in machine.preemption.away]
         return self._open() or any(each.phase == "returning" for each in away)
 
     def _for_slices(self) -> bool:

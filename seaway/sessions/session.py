@@ -345,7 +345,7 @@ class Session:
         ambient.caller("suspend").relocate("suspend", home)
 
     def resume(self, home: Slice | None = None) -> None:
-        """Let what was suspended go on, on the devices that it had, when they are free. Returns when it has its arrays
+        """Let what was suspended go on, on the devices that it had or on as many others. Returns when it has its arrays
         back."""
         ambient.caller("resume").relocate("resume", home)
 

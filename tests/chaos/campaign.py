@@ -99,7 +99,9 @@ class Campaign:
         seen.gone = frozenset(gone)
         verdict = judge(seen, self.bounds, self.forgiven)
         self.baseline = self.baseline | {  # `first` stays what it was
-            name: now for name, now in seen.after.items() if leaks({name: self.baseline[name]}, {name: now}, STUCK)
+            name: now
+            for name, now in seen.after.items()
+            if leaks({name: self.baseline.get(name, now)}, {name: now}, STUCK)
         }
         return verdict
 

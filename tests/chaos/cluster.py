@@ -28,6 +28,7 @@ from .watching import Watch
 
 Named = tuple[str, tuple[int, ...]]  # a client's role, and the islands that it calls
 
+GROWTH = 2  # hosts that a cluster gets at most while it runs
 # a client for each island
 ONE_ISLAND = ("train", "puts", "small", "reads", "given", "many", "saves", "jax")
 
@@ -61,7 +62,7 @@ class Cluster:
         self.deaths: list[ProcessEnd] = []
         self._operators: list[subprocess.Popen[bytes]] = []  # commands of an operator that have not ended
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
-        self._counted = 0
+        self._counted = self.grown = 0
         self.port = free_port()
         self.pause_file = folder / "pause"
         (folder / "saved").mkdir(parents=True)
@@ -174,7 +175,7 @@ class Cluster:
     def _islands_at(self, target: str) -> set[int]:
         role, _, rest = target.partition("-")
         if role in ("agent", "peers", "checker"):
-            return {int(rest) * self.shape.together // self.shape.hosts}
+            return {min(int(rest) * self.shape.together // self.shape.hosts, self.shape.islands - 1)}
         if role == "coordination":
             return {int(rest)}
         return set() if role in ("client", "door") else set(range(self.shape.islands))
@@ -247,10 +248,28 @@ class Cluster:
                 _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
                 resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0 if on else hard, hard))
 
+    def grow(self) -> bool:
+        """The last island gets another host, and an agent of it starts. False: it has got enough by now."""
+        if self.grown == GROWTH:
+            return False
+        shape, file = self.shape, self.folder / f"grown-{self.grown}.toml"
+        more = [0] * (shape.islands - 1) + [self.grown + 1]
+        file.write_text("".join(
+            f'[[island]]\nname = "i{island}"\nhosts = {shape.hosts + extra}\ndevices_per_host = {self.devices}\n'
+            for island, extra in enumerate(more)
+        ))  # fmt: skip
+        self.operate("grow", str(file))
+        if self._operators[-1].wait(60):
+            return False  # the controller is away
+        number = shape.agents + self.grown
+        self.grown += 1
+        self._add(f"agent-{number}", self._agent(number), free_port())
+        return True
+
     def operate(self, action: str, name: str) -> None:
         """As an operator does with a client or a host. It may be away just now, or the controller."""
         words = [sys.executable, "-m", "seaway", action, self.network.controller("controller", self.port), name]
-        wait = [] if action == "uncordon" else ["--no-wait"]
+        wait = [] if action in ("uncordon", "grow") else ["--no-wait"]
         place = [*self.network.place("controller"), *words, *wait, *self.network.access()]
         with (self.folder / "operator.log").open("ab") as log:
             self._operators.append(subprocess.Popen(place, stdout=log, stderr=log))

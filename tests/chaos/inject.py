@@ -50,6 +50,8 @@ def inject(cluster: Cluster, fault: Fault) -> Injected:
     elif fault.kind == "move":
         cluster.operate("move", fault.name)
         _then(cluster, found, lambda: cluster.operate("move", fault.name))
+    elif fault.kind == "grow":
+        found.idle, found.over = not cluster.grow(), time.monotonic()
     elif fault.kind == "drain":
         cluster.operate("drain", f"host-{fault.number}")
         _then(cluster, found, lambda: cluster.operate("uncordon", f"host-{fault.number}"))

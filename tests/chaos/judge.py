@@ -246,7 +246,7 @@ def _harmless(seen: RoundSeen, bounds: Bounds) -> bool:
     Where packets are lost, TCP repeats them only after as long again."""
     (each, *more) = seen.injected
     fault = each.fault
-    if more or fault.kind in ("clock", "move", "drain"):
+    if more or fault.kind in ("clock", "move", "drain", "grow"):
         return not more
     lost = fault.role == "link" or fault.kind == "unplug"
     return fault.kind in HARMLESS and fault.lasts < bounds.lease / (4 if lost else 2)

@@ -30,8 +30,8 @@ PROCESS = {"kill": 40, "stop": 35, "terminate": 12, "pulse": 8}
 WIRE = {"cut": 5, "hold": 5, "up": 3, "down": 3, "delay": 3}
 REST = {"suspend": 30}  # by the operator; it is resumed when the fault is over
 # By the operator, where clients leave hosts free: slices of a client go elsewhere, and back when it is over; a host is
-# emptied and its agent ends, until its cordon is lifted when it is over.
-ELSEWHERE = {"client": {"move": 60}, "agent": {"drain": 100}}
+# emptied and its agent ends, until its cordon is lifted when it is over; the last island gets another host for good.
+ELSEWHERE = {"client": {"move": 60}, "agent": {"drain": 100}, "controller": {"grow": 20}}
 COORDINATION = {"kill": 60, "stop": 20, "terminate": 20}
 KINDS: dict[str, dict[str, int]] = {
     "agent": PROCESS | WIRE | {"full": 4},
@@ -84,7 +84,8 @@ class Shape(msgspec.Struct, frozen=True):
         kinds = ON_MACHINES if self.machines else KINDS
         if not self.spare:
             return kinds
-        return {role: weights | ELSEWHERE.get(role, {}) for role, weights in kinds.items()}
+        more = {role: weights for role, weights in ELSEWHERE.items() if role != "controller" or not self.machines}
+        return {role: weights | more.get(role, {}) for role, weights in kinds.items()}
 
     @property
     def agents(self) -> int:
@@ -233,7 +234,7 @@ def rounds(faults: Iterator[Fault] | Sequence[Fault]) -> Iterator[Schedule]:
 def misfit(schedule: Schedule, shape: Shape) -> str:
     """What of this schedule cannot befall this cluster; "" if all can."""
     for fault in schedule:
-        if fault.kind in ("move", "drain") and not shape.spare:
+        if fault.kind in ("move", "drain", "grow") and not shape.spare:
             return f"{fault.line()!r} needs hosts that clients leave free: --spare"
         if fault.kind not in _kinds(fault.target, shape.kinds):
             return (
@@ -314,7 +315,7 @@ def _kinds(target: str, kinds: dict[str, dict[str, int]]) -> dict[str, int]:
 
 def _lasts(chance: random.Random, kind: str, role: str, lease: float) -> float:
     """Draw a length around the lease, by the logarithm: most are short, so that many faults fit into minutes."""
-    if kind in ("kill", "terminate"):
+    if kind in ("kill", "terminate", "grow"):
         return 0.0
     if kind == "cut" and role != "link":
         return round(chance.uniform(0.0, lease), 2)

@@ -3,7 +3,7 @@
 
 VENV   ?= .venv
 PYTHON ?=
-JOBS   ?= 2
+JOBS   ?= 3
 
 PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-done

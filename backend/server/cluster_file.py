@@ -54,6 +54,16 @@ def keep(folder: Path, cluster: Cluster) -> None:
     replace_file(folder / KEPT, msgspec.json.encode(cluster))
 
 
+def keep_larger(folder: Path | None, cluster: Cluster) -> None:
+    """A controller has started with this cluster, which may be larger than the one that is kept. Raises
+    AccessRefused."""
+    if folder is not None and (folder / KEPT).exists():
+        try:
+            keep(folder, cluster)
+        except OSError as error:
+            raise AccessRefused(f"--state {folder}: {folder / KEPT}: {error.strerror}") from None
+
+
 def at_start(folder: Path | None, given: Cluster) -> Cluster:
     """The cluster with which a controller starts: as it is given, or as it had grown. Raises AccessRefused if both
     cannot be."""
@@ -78,9 +88,4 @@ def at_start(folder: Path | None, given: Cluster) -> Cluster:
     if found != given:
         log.warning("--state %s has a cluster that has grown, to %d hosts: the one given now is not used",
                     folder, found.hosts)  # fmt: skip
-    elif found != kept:
-        try:
-            keep(path.parent, found)
-        except OSError as error:
-            raise AccessRefused(f"--state {folder}: {path}: {error.strerror}") from None
     return found

@@ -31,7 +31,7 @@ from ..contents import LIMIT
 from ..process_title import show_as
 from ..scratch_folder import ScratchFolder
 from ..streams import collect_rarely, run
-from .cluster_file import at_start, read_cluster
+from .cluster_file import at_start, keep_larger, read_cluster
 from .cluster_status import figures_of
 from .eventlogs import KEPT, next_log
 from .policy_loading import HELP, policy_from
@@ -128,6 +128,7 @@ async def serve(chosen: argparse.Namespace, words: Sequence[str]) -> int:
             code=mebibytes(chosen, "code_limit") or sys.maxsize, record=record,
         )  # fmt: skip
         address = await server.start()
+        keep_larger(kept, server.cluster)  # now that it is known to start with it
         collect_rarely()
         show_as("controller", words)
         print(f"controller at {address}: {server.cluster.describe()}", flush=True)

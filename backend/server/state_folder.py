@@ -126,7 +126,7 @@ def remembered(folder: Path | None, forget: bool = False) -> SavedState:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if forget:
-            for name in ("agents.json", "cluster.json"):
+            for name in ("agents.json", "cluster.json", "suspended.json", "cordons.json"):
                 (folder / name).unlink(missing_ok=True)
         file = None
         if path.exists() and not forget:
@@ -156,10 +156,12 @@ class JsonFile:
     def read(self) -> Any:
         """Nothing, of this kind, if there is no file, or it is damaged."""
         try:
-            return msgspec.json.decode(plain_bytes(self._path), type=self._kind)
+            found = msgspec.json.decode(plain_bytes(self._path), type=self._kind)
+            msgspec.msgpack.encode(found)  # no number in it is larger than the event log can hold
+            return found
         except FileNotFoundError:
             pass
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, OverflowError, RecursionError) as error:
             log.warning("%s of earlier starts cannot be read: %s: %s", self._what, self._path, error)
         return get_origin(self._kind)()
 

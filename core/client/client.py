@@ -276,8 +276,7 @@ class Client:
         self._may_call()
         if not self._calls.room():
             return self._block("calls wait for the controller")
-        self._state.elastic.pop(name, None)
-        self._calls.call(p.ReleaseSlice(name), now)
+        self._calls.release_slice(name, now)
         return None
 
     def elastic(self, name: str, like: SliceSpec, sizes: tuple[int, ...], now: int) -> int | Blocked:

@@ -72,6 +72,8 @@ class ClientSession:
         for name, ir in self._calls.told_programs().items():
             if name not in new:
                 self._out.append(p.Send(TO_CONTROLLER, p.Register(name, ir, name in state.untold)))
+        # Programs bind their slices anew, but for those that were released and not used since.
+        self._out += [p.Send(TO_CONTROLLER, p.ReleaseSlice(name)) for name in state.released]
         asked = {call.name for call in gathered if isinstance(call, p.AskElastic)}
         self._out += [p.Send(TO_CONTROLLER, call) for name, call in state.elastic.items() if name not in asked]
         unsent = _named_by(gathered)
@@ -280,8 +282,9 @@ class ClientSession:
 
     def _sized(self, note: p.Sized, now: int) -> str:
         asked = self._state.elastic.get(note.name)
-        if asked is not None:  # or it was released meanwhile
-            self._state.elastic[note.name] = msgspec.structs.replace(asked, has=note.slice)
+        if asked is not None and asked.request == note.request:  # or it was released meanwhile
+            before = asked.has.name if asked.has is not None else ""
+            self._state.elastic[note.name] = msgspec.structs.replace(asked, has=note.slice, before=before)
             self._out.append(p.SliceSized(note.name, note.slice, note.why))
         return ""
 

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable
 
 import msgspec
 
-from ..model import Illegal, Program, Range, RangeTable, ranges
+from ..model import Illegal, Program, Range, RangeTable, SliceSpec, ranges
 from ..protocol import AskElastic, Call, Command, Open, Put, Release, Submit, View
 from .client_limits import Limits
 
@@ -92,12 +92,18 @@ class ClientState:
         # buffer -> how many from it on, and why they are not there any more
         self.gone: dict[int, tuple[int, str]] = {}
         self.requests: dict[tuple[str, int], None] = {}  # ("put", buffer), ("get", request): not answered yet
+        self.released: dict[str, None] = {}  # slices that were released, and not used since
         self.elastic: dict[str, AskElastic] = {}  # that were asked for, by name, with what they are now
         # run, minus the buffer of a put, or `awaited` -> (why it waits, since when)
         self.waits: dict[int | str, tuple[str, int]] = {}
         self.waited: dict[int, None] = {}  # runs for whose end the user has waited since the last call
         self.thinking_since: int | None = None  # when the user last submitted or stopped waiting
         self.blocked = False  # a call was answered Blocked, and Unblocked has not been said
+
+    def uses(self, slices: Iterable[SliceSpec]) -> None:
+        for spec in slices:
+            self.released.pop(spec.name, None)
+            self.released.pop(spec.of, None)
 
     # --- buffers ------------------------------------------------------------------------------------------
 

@@ -10,8 +10,10 @@ from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from ..model import Program, Range, SliceSpec, Value, ranges
-from ..protocol import AskElastic, Call, Get, Put, Register, Release, Relocate, Submit, Unregister, View
+from ..protocol import AskElastic, Call, Get, Put, Register, Release, ReleaseSlice, Relocate, Submit, Unregister, View
 from .call_batching import CallBatching
 from .client_limits import Submitted
 from .client_state import ClientState, RegisteredProgram, awaited, registered
@@ -39,6 +41,8 @@ class OutgoingCalls:
     ) -> Submitted:  # fmt: skip
         """`args`: those with consecutive names as one."""
         state = self._state
+        if state.released:
+            state.uses(known.ir.slices)
         state.last_run = run = state.last_run + 1
         if known.donates:
             self._give_up(args, known, donated_to(run, known.ir))
@@ -74,6 +78,7 @@ class OutgoingCalls:
         state = self._state
         state.last_program = name = state.last_program + 1
         state.programs[name] = registered(program)
+        state.uses(program.slices)
         if tell:
             state.untold[name] = None
         self.call(Register(name, program, tell), now)
@@ -88,12 +93,14 @@ class OutgoingCalls:
 
     def put(self, value: Value, where: SliceSpec, now: int) -> int:
         buffer = self._state.promise()
+        self._state.uses((where,))
         self._state.requests["put", buffer] = None
         self.call(Put(buffer, value, where), now)
         return buffer
 
     def view(self, value: Value, where: SliceSpec, shards: tuple[tuple[int, int], ...], now: int) -> int:
         buffer = self._state.promise()
+        self._state.uses((where,))
         self.call(View(buffer, value, where, shards), now)
         return buffer
 
@@ -117,6 +124,17 @@ class OutgoingCalls:
         state.elastic[name] = AskElastic(request, name, like, sizes)
         self.call(state.elastic[name], now)
         return request
+
+    def release_slice(self, name: str, now: int) -> None:
+        state = self._state
+        state.elastic.pop(name, None)
+        for asked in [call for call in state.elastic.values() if call.before == name]:
+            state.elastic[asked.name] = replace(asked, before="")
+        named = {spec.name for known in state.programs.values() for spec in known.ir.slices}
+        if name in named:
+            state.released[name] = None
+        state.released = {each: None for each in state.released if each in named}
+        self.call(ReleaseSlice(name), now)
 
     def release(self, buffers: tuple[int | Range, ...], now: int) -> None:
         for each in buffers:

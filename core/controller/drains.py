@@ -68,6 +68,7 @@ class Drains(ControllerModule):
             return f"host {host} is not here"
         self._resources.cordon(host, True)
         drain = self.under_way.setdefault(host, Drain(host, now))
+        self._state.draining[host] = None
         drain.until = now + patience if patience else 0
         if patience:
             self._watch.begin_for(("drained", host), now, patience, lambda at: None)  # `work` looks at the time
@@ -106,7 +107,7 @@ class Drains(ControllerModule):
         return True
 
     def _end(self, drain: Drain) -> None:
-        del self.under_way[drain.host]
+        del self.under_way[drain.host], self._state.draining[drain.host]
         for what in ("drained", "drains on"):
             self._watch.end((what, drain.host))
         for key in drain.adopted:

@@ -25,10 +25,14 @@ from ..protocol import AskElastic, Blame, LogLine, Refused, Sized
 from ..slices import FIRST, Binding, Key, Resources
 from .outbox import TurnOutbox
 from .records import ClientRecord
+from .runs import Runs
 from .state import ControllerModule, State
 from .watch import Watchdog
 
 Placed = Sequence[tuple[Binding, Place]]  # slices, and where they would be instead
+
+
+MOST, MOST_SIZES = 64, 4096  # elastic slices of a client, and sizes of each
 
 
 class ElasticRecord(msgspec.Struct, eq=False):
@@ -36,7 +40,9 @@ class ElasticRecord(msgspec.Struct, eq=False):
     name: str
     spec: SliceSpec
     sizes: tuple[int, ...]  # increasing
-    slices: list[str] = []  # which it is: the last one of them; the client moves to it from those before
+    request: int
+    # which it is, with its ticket: the last one of them; the client moves to it from those before
+    slices: dict[str, int] = {}
     told: str = ""  # the client knows this one
     why: str = ""
     since: int = 0  # when it got this size
@@ -47,6 +53,7 @@ class Elastic(ControllerModule):
     _state: State
     _outbox: TurnOutbox
     _resources: Resources
+    _runs: Runs
     _watch: Watchdog
     all: dict[Key, ElasticRecord] = {}
     _seen: int = -1  # `Resources.version` when all were looked at last
@@ -56,27 +63,38 @@ class Elastic(ControllerModule):
 
     def asked(self, session: ClientRecord, call: AskElastic, now: int) -> str | None:
         """It waits for the smallest size, if it can have none now."""
-        key, sizes = (session.number, call.name), tuple(sorted(set(call.sizes)))
-        if key in self.all:
+        number, resources = session.number, self._resources
+        if (number, call.name) in self.all:
             return f"elastic slice {call.name!r} was asked for twice"
-        if not sizes or sizes[0] < 1 or any(spec and (spec.of or spec.mesh) for spec in (call.slice, call.has)):
-            return f"elastic slice {call.name!r} of sizes {call.sizes}: sizes are whole, from 1 on, and not of a mesh"
-        each = ElasticRecord(session, call.name, call.slice, sizes, told=call.has.name if call.has else "", since=now)
-        first = call.has or self._named(each, sizes[0])
+        if any(spec and (spec.of or spec.mesh) for spec in (call.slice, call.has)):
+            return f"elastic slice {call.name!r} is to be a part of another one, or a mesh"
+        largest = max(island.island.devices for island in self._state.islands)
+        sizes = tuple(sorted({size for size in call.sizes if 0 < size <= largest} or call.sizes[:1]))
+        told = call.has.name if call.has else ""
+        each = ElasticRecord(session, call.name, call.slice, sizes, call.request, told=told, since=now)
         try:
-            self._resources.bind(session.number, first)
+            if not 0 < len(call.sizes) <= MOST_SIZES or sum(key[0] == number for key in self.all) >= MOST:
+                raise Impossible(f"a client has {MOST} elastic slices at most, of {MOST_SIZES} sizes each")
+            first = call.has or self._named(each, sizes[0])
+            resources.bind(number, first)
         except Impossible as error:
-            blame = Blame("refused", str(error))
-            self._outbox.note(session.peer, Refused("elastic", call.request, blame))
+            self._outbox.note(session.peer, Refused("elastic", call.request, Blame("refused", str(error))))
             return None
-        each.slices, self._seen = [first.name], -1
-        self.all[key] = each
+        names = [first.name]
+        if call.has and call.before and resources.binding(number, call.before) and call.before != first.name:
+            names = [call.before, first.name]  # it had not moved on yet
+            resources.place_beside(number, first.name, call.before)
+            self._runs.slices_bound(now)
+        found = [(name, resources.binding(number, name)) for name in names]
+        each.slices = {name: binding.ticket for name, binding in found if binding is not None}
+        self.all[number, call.name] = each
+        self._seen = -1
         return None
 
     def released(self, session: int, name: str) -> list[str]:
         """The slices that this elastic slice is: they are to be released; none if there is none of this name."""
         each = self.all.pop((session, name), None)
-        return each.slices if each is not None else []
+        return [*each.slices] if each is not None else []
 
     def client_gone(self, session: int) -> None:
         for key in [key for key in self.all if key[0] == session]:
@@ -102,8 +120,8 @@ class Elastic(ControllerModule):
             del self.all[each.session.number, each.name]
             return False
         if not each.told and current.place:  # it has one, and the client has not heard of it: a larger one will do
-            if found := self._larger(each, current):
-                self._become(each, found, "")
+            found = self._larger(each, current)
+            if found and self._become(each, found, ""):
                 self._resources.release(*current.key)
             self._tell(each, now)
             return found is not None
@@ -122,41 +140,50 @@ class Elastic(ControllerModule):
 
     def _current(self, each: ElasticRecord) -> Binding | None:
         """What it is, or is becoming; the client may have released those before."""
-        number = each.session.number
-        there = [name for name in each.slices if self._resources.knows(number, name)]
-        if len(there) < len(each.slices):
-            each.slices, each.for_slice = there, None
-        return self._resources.binding(number, there[-1]) if there else None
+        number, found = each.session.number, None
+        for name, ticket in list(each.slices.items()):
+            binding = self._resources.binding(number, name)
+            if binding is not None and binding.ticket == ticket:
+                found = binding
+            else:
+                del each.slices[name]
+                each.for_slice = None
+        return found
 
     def _must_leave(self, current: Binding) -> bool:
-        """It lies on a host that gets no slices any more, and cannot move as it is."""
+        """It lies on a host that is being emptied, and cannot move as it is."""
         assert current.place is not None
         hosts = spans.items(self._state.hosts_of(current.place))
-        if not any(self._resources.is_cordoned(host) for host in hosts):
+        if not any(host in self._state.draining for host in hosts):
             return False
         return self._resources.elsewhere(*current.key) is None
 
     def _tell(self, each: ElasticRecord, now: int) -> bool:
-        each.told, each.since = each.slices[-1], now
+        each.told, each.since = list(each.slices)[-1], now
         binding = self._resources.binding(each.session.number, each.told)
         assert binding is not None
-        self._outbox.note(each.session.peer, Sized(each.name, binding.spec, each.why))
+        self._outbox.note(each.session.peer, Sized(each.request, each.name, binding.spec, each.why))
         return True
 
     def _become(self, each: ElasticRecord, found: tuple[int, Place], why: str) -> bool:
         size, place = found
-        spec = self._named(each, size)
-        if not self._resources.adopt(each.session.number, spec, place, beside=each.slices[-1]):
-            return False  # the client has called another one so
-        each.slices, each.why = [*each.slices, spec.name], why
+        spec, number = self._named(each, size), each.session.number
+        if not self._resources.adopt(number, spec, place, beside=list(each.slices)[-1]):
+            return False
+        binding = self._resources.binding(number, spec.name)
+        assert binding is not None
+        each.slices[spec.name], each.why = binding.ticket, why
         if why:
             text = f"slice {each.name!r} of client {each.session.name!r} is to have {size} devices: {why}"
             self._outbox.effect(LogLine(text))
         return True
 
     def _named(self, each: ElasticRecord, size: int) -> SliceSpec:
+        """By a name that the client has not used for another one."""
         name = f"{each.name}@{size}"
-        return replace(each.spec, name=f"{name}+" if name in each.slices else name, devices=size)
+        while self._resources.knows(each.session.number, name):
+            name += "+"
+        return replace(each.spec, name=name, devices=size)
 
     # --- sizes ---------------------------------------------------------------------------------------------------
 
@@ -164,7 +191,7 @@ class Elastic(ControllerModule):
         """Not while others wait for devices that it could have."""
         larger = each.sizes[bisect_left(each.sizes, current.spec.devices + 1) :]
         for b in self._resources.waiting() if larger else ():
-            if b.claim and b.session != current.session and self._resources.bars(b, current):
+            if b.claim and self._resources.bars(b, current):
                 return None
         return self._largest(each, current, larger)
 
@@ -196,33 +223,58 @@ class Elastic(ControllerModule):
 
     def make_room(self, wanted: Binding, now: int) -> int:
         """For a slice that waits: those that are less urgent shrink, as few and as little as will do. Returns until
-        when they may take their time; 0: none can."""
+        when they may take their time; 0: none can, or they have not."""
         keep = self._state.config.preempt_keep
-        asked = [each for each in self.all.values() if each.for_slice == wanted.key]
-        if asked:
-            return asked[0].since + keep
-        shrunk: list[tuple[ElasticRecord, int]] = []
-        placed: list[tuple[Binding, Place]] = []
+        again = max([each.since + keep for each in self.all.values() if each.for_slice == wanted.key], default=0)
+        if now < again:
+            return again
+        shrunk: list[tuple[ElasticRecord, tuple[int, Place], Binding]] = []
         for each, current in self._may_shrink(wanted):
-            for size in reversed(each.sizes[: bisect_left(each.sizes, current.spec.devices)]):
-                place = self._place(each, current, size, placed)
-                if place is None:
-                    continue
-                room = self._resources.could_be(wanted, [current, *[b for b, _ in placed]], [*placed, (current, place)])
-                if room is not None or size == each.sizes[0]:
-                    shrunk.append((each, size))
-                    placed.append((current, place))
-                    break
-            else:
+            sizes = each.sizes[: bisect_left(each.sizes, current.spec.devices)]
+            found = self._as_large_as(wanted, each, current, sizes, [(b, place) for _, (_, place), b in shrunk])
+            if found is None:
                 continue
-            if room is not None:
-                self._resources.claim(wanted, room)
-                for (one, size), (_, there) in zip(shrunk, placed, strict=True):
-                    if self._become(one, (size, there), f"slice {wanted.spec.name!r} waits for devices"):
-                        one.for_slice = wanted.key
-                        self._tell(one, now)
-                return now + keep
-        return 0
+            shrunk.append((each, found, current))
+            if self._room(wanted, shrunk) is not None:
+                break
+        else:
+            return 0
+        for one in shrunk[:-1]:
+            others = [each for each in shrunk if each is not one]
+            if self._room(wanted, others) is not None:
+                shrunk = others  # it need not
+        room = self._room(wanted, shrunk)
+        assert room is not None
+        self._resources.claim(wanted, room)
+        until = 0
+        for each, found, _ in shrunk:
+            if self._become(each, found, f"slice {wanted.spec.name!r} waits for devices"):
+                each.for_slice, until = wanted.key, now + keep
+                self._tell(each, now)
+        return until
+
+    def _room(
+        self, wanted: Binding, shrunk: Sequence[tuple[ElasticRecord, tuple[int, Place], Binding]]
+    ) -> Place | None:
+        placed = [(current, place) for _, (_, place), current in shrunk]
+        return self._resources.could_be(wanted, [current for current, _ in placed], placed)
+
+    def _as_large_as(
+        self, wanted: Binding, each: ElasticRecord, current: Binding, sizes: Sequence[int], placed: Placed
+    ) -> tuple[int, Place] | None:
+        """The largest of these sizes with which there is room for the other one; the smallest one if with none."""
+        low, high, best = 0, len(sizes), None
+        while low < high:
+            middle = (low + high) // 2 if best else 0  # the smallest one first: in most cases none will do
+            place = self._place(each, current, sizes[middle], placed)
+            there = [*placed, (current, place)] if place else []
+            if place and self._resources.could_be(wanted, [b for b, _ in there], there):
+                low, best = middle + 1, (sizes[middle], place)
+            elif best is None:
+                return (sizes[middle], place) if place else None
+            else:
+                high = middle
+        return best
 
     def _may_shrink(self, wanted: Binding) -> list[tuple[ElasticRecord, Binding]]:
         """The least urgent first."""
@@ -231,10 +283,10 @@ class Elastic(ControllerModule):
             current = self._current(each)
             if current is None or len(each.slices) > 1 or not each.told or not current.place or current.held:
                 continue
-            if (
-                current.session != wanted.session
-                and current.rank >= wanted.rank
-                and self._resources.bars(current, wanted)
-            ):
+            if current.rank >= wanted.rank and self._resources.bars(current, wanted) and self._may_be(wanted, current):
                 found.append((each, current))
         return sorted(found, key=lambda pair: (-pair[1].rank, -pair[1].ticket))
+
+    def _may_be(self, wanted: Binding, current: Binding) -> bool:
+        """Whether the one could be on the island where the other is."""
+        return current.place is not None and self._resources.suits(*wanted.key, current.place)

@@ -72,10 +72,12 @@ class Preemption(ControllerModule):
     # --- devices are taken ---------------------------------------------------------------------------------------
 
     def _take(self, wanted: Binding, now: int) -> bool:
-        """For a slice that waits, from as few others as will do, those that the policy ranks last. While any gives
-        way for it, no more do."""
-        if any(each.gives_way_to == wanted.key for each in self._relocation.under_way.values()):
-            return False
+        """For a slice that waits, from as few others as will do, those that the policy ranks last. No more than
+        those that give way for it already, if they will do."""
+        giving = [each for each in self._relocation.under_way.values() if each.gives_way_to == wanted.key]
+        mine = [self._resources.binding(each.session.number, name) for each in giving for name in each.names]
+        if giving and self._resources.could_be(wanted, [b for b in mine if b is not None]) is not None:
+            return False  # these will do
         free, kept = [], list[tuple[int, Binding]]()
         for other in self._resources.bindings():
             if other.place and not other.held and other.rank > wanted.rank and other.session != wanted.session:
@@ -85,12 +87,16 @@ class Preemption(ControllerModule):
                 else:
                     free.append(other)
         free.sort(key=lambda other: (-other.rank, -other.ticket))
-        for some in range(1, len(free) + 1):
-            place = self._resources.could_be(wanted, free[:some])
-            if place is not None:
-                here = [b for b in free[:some] if self._resources.bars(b, wanted) and _overlap(b, device_spans(place))]
-                self._send_away(self._resources.claim(wanted, place), here, now)
-                return True
+        place = self._resources.could_be(wanted, free) if free else None
+        if place is not None:
+            low, high = 1, len(free)
+            while low < high:
+                middle = (low + high) // 2
+                there = self._resources.could_be(wanted, free[:middle])
+                low, high, place = (low, middle, there) if there else (middle + 1, high, place)
+            here = [b for b in free[:low] if self._resources.bars(b, wanted) and _overlap(b, device_spans(place))]
+            self._send_away(self._resources.claim(wanted, place), here, now)
+            return True
         if kept and self._resources.could_be(wanted, [*free, *[other for _, other in kept]]) is not None:
             self._keep_waiting(wanted, *min(kept, key=lambda each: each[0]), now)
         return False

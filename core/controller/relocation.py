@@ -46,6 +46,7 @@ from .state import ControllerModule, State
 from .views import Views
 from .watch import Watchdog
 
+MOST_FAILED = 1024  # slices of which it is remembered why they were not moved
 AGAIN = 100_000_000  # nanoseconds between looks at what waits for memory, or for other slices
 LATER = 1_000_000_000  # nanoseconds until a slice that could not be resumed is tried again
 BY_BUFFER = ("emptying", "copying", "spilling", "filling")  # phases in which each buffer is looked at
@@ -203,7 +204,7 @@ class Relocation(ControllerModule):
     def bindings(self, each: OnTheWay) -> list[Binding]:
         """Of its slices that are still bound."""
         found = [self._resources.binding(each.session.number, name) for name in each.names]
-        return [b for b in found if b is not None and b.ticket == each.tickets[b.spec.name]]
+        return [b for b in found if b is not None and b.ticket == each.tickets.get(b.spec.name)]
 
     def waits(self, each: OnTheWay) -> str:
         """For what; "": for nothing that takes long."""
@@ -587,3 +588,5 @@ class Relocation(ControllerModule):
         text = f"slice {', '.join(map(repr, each.names))}"
         self._outbox.effect(LogLine(f"{text} of client {each.session.name!r} {why}"))
         self.failed.update(((each.session.number, name), f"{text} {why}") for name in each.names)
+        while len(self.failed) > MOST_FAILED:
+            del self.failed[next(iter(self.failed))]

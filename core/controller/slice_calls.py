@@ -16,6 +16,8 @@ from .records import ClientRecord
 from .relocation import Relocation
 from .state import ControllerModule, State
 
+MOST = 64  # calls of a client that have not been answered
+
 
 class AskedFor(msgspec.Struct, eq=False):
     """What a client has asked for and has not heard of."""
@@ -36,7 +38,9 @@ class SliceCalls(ControllerModule):
         """A client asks for its own slices."""
         known = [island.island.index for island in self._state.islands if island.island.name == call.island]
         names = [call.slice] if call.slice else self._names(session.number)
-        if call.island and not known:
+        if sum(each.session is session for each in self.asked) >= MOST:
+            wrong = f"{MOST} such calls of this client have not been answered"
+        elif call.island and not known:
             wrong = f"no island is called {call.island!r}"
         else:
             island = known[0] if call.island else -1

@@ -146,6 +146,7 @@ class State:
         self.readers: dict[int, list[tuple[RunRecord, int]]] = {}  # buffer -> steps under way that read it
         # run -> by seq, what has ended for another's failure
         self.unexplained: dict[int, dict[int, InFlight]] = {}
+        self.draining: dict[int, None] = {}  # hosts that are being emptied; `drains`
         self.drained: dict[int, None] = {}  # hosts that are not to come back until their cordon is lifted; `drains`
         self.asleep: dict[int, None] = {}  # buffers that are to stay in host memory; `relocation`
         self.lost_asleep: dict[int, list[int]] = {}  # client -> its names for those that were lost; `outcomes`

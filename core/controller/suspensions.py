@@ -42,14 +42,21 @@ class Suspensions(ControllerModule):
     def known(self, event: SuspensionsKnown, now: int) -> None:
         self.told = event.slices
         for each in event.slices:
-            if each.place is None or self._is_here(each.place):
+            if self._is_sound(each):
                 self._earlier.setdefault(each.client, []).append(each)
         if self._earlier:  # as long as buffers wait for the clients
             self._watch.begin_for("suspended before", now, 2 * self._state.config.recovery, self._forget)
 
-    def _is_here(self, place: Place) -> bool:
-        """The cluster may be another one now."""
-        return is_layout(Layout((), "float32", place, (place.size,), Sharding()), self._state.cluster)
+    def _is_sound(self, each: SuspendedSlices) -> bool:
+        """It comes from a file, and the cluster may be another one now."""
+        place = each.place
+        if place is None or each.client < 1:
+            return each.client > 0
+        here = all(grid.shape for grid in place.grids) and is_layout(
+            Layout((), "float32", place, (place.size,), Sharding()), self._state.cluster
+        )
+        fit = all(spec.devices == place.size and not spec.of for spec in each.slices)
+        return here and fit and spans.is_normal(each.arrays) and spans.is_normal(each.resident)
 
     def _forget(self, now: int) -> None:
         self._earlier.clear()
@@ -109,7 +116,7 @@ class Suspensions(ControllerModule):
         for each in dict.fromkeys(self._relocation.under_way.values()):
             bound = self._relocation.bindings(each)
             away = any(b.parked or b.back for b in bound)  # it may wait for devices, to come back
-            if bound and not each.detached and (each.asleep or away):
+            if bound and not each.detached and each.mine is not None and (each.asleep or away):
                 arrays, resident = spans.of(each.mine or ()), spans.of(each.resident)
                 specs, returns = tuple(b.spec for b in bound), each.gives_way_to is not None or not each.asleep
                 yield SuspendedSlices(each.session.number, specs, each.place, arrays, resident, returns=returns)

@@ -111,6 +111,7 @@ class AskElastic(Wire, frozen=True, tag="elastic"):
     slice: SliceSpec  # its name and number of devices mean nothing
     sizes: tuple[int, ...]  # increasing
     has: SliceSpec | None = None  # what it was told last, by a controller that was here before
+    before: str = ""  # the slice that it was before that, if the client has not released it
 
 
 class Cancel(Wire, frozen=True, tag="cancel"):
@@ -241,6 +242,7 @@ class Relocated(Wire, frozen=True, tag="relocated"):
 class Sized(Wire, frozen=True, tag="sized"):
     """An elastic slice is this one from now on."""
 
+    request: int
     name: str
     slice: SliceSpec
     why: str  # why it is not the one that it was

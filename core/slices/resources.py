@@ -169,6 +169,8 @@ class Resources:
         self.version += 1
         self.queue.pop(known.key, None)
         self._unbind(known)
+        for other in [b for b in self._bindings.values() if b.session == session and b.beside == name]:
+            self.place_beside(*other.key, "")
         parts = self._parts.of(session, name)
         for each in parts:
             self._parts.drop(session, each)
@@ -223,6 +225,7 @@ class Resources:
         moving = [b for b in moving if b.place and spans.overlap(device_spans(b.place), gone)] if gone else []
         for binding in moving:
             self._unbind(binding)
+            self._bindings[binding.key] = msgspec.structs.replace(binding, place=None, target=None)
         moved = []
         for binding in moving:
             old = binding.place
@@ -278,7 +281,7 @@ class Resources:
         so that they can be moved with it; or it takes the place of another one; or its arrays have left these devices
         (`parked`). False: there is one of this name."""
         key = (session, spec.name)
-        if key in self._bindings:
+        if self.knows(*key):
             return False
         rank = self.rank(session, spec)
         binding = Binding(session, spec, self._tickets, place, rank=rank, beside=beside, parked=parked)
@@ -288,6 +291,11 @@ class Resources:
             self._put(binding, place)
         self.version += 1
         return True
+
+    def place_beside(self, session: int, name: str, other: str) -> None:
+        """It takes the place of this other slice of its session; "": of none. Call `retry`."""
+        binding = self._bindings[session, name]
+        self._bindings[session, name] = msgspec.structs.replace(binding, beside=other)
 
     def hold(self, session: int, name: str, why: str) -> None:
         """What needs this slice waits from now on; "": it does no longer."""

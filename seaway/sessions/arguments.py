@@ -68,7 +68,11 @@ class ElasticState:
         self.newest: Slice | None = None
         self.part: Slice | None = None  # the one that the user was told
         self.waits = False  # for the user to be told of the newest
-        self.wrong = ""  # why it is none
+        self.over = False  # it was released, or refused
+        self.wrong = ""  # why
+
+    def refuse(self, why: str) -> None:
+        self.over, self.wrong = True, why
 
     def become(self, spec: SliceSpec) -> None:
         self.newest, self.waits = Slice(spec, ("x",)), True

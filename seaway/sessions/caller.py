@@ -53,7 +53,7 @@ class Caller:
             p.CallRefused: self._refused,
             p.Received: lambda said: self._fetched(said.request, said.blame, said.rows),
             p.ProgramTold: lambda said: self._compiling.discard(said.program),
-            p.SliceSized: lambda said: self._elastic[said.name].become(said.slice),
+            p.SliceSized: self._sized,
             p.SlicesRelocated: lambda said: self._relocated.update({said.request: ""}),
             p.GetAgain: lambda said: log.info("client %r: contents are asked for again: %s", name, said.blame),
             p.LogLine: lambda said: log.info("client %r: %s", name, said.text),
@@ -395,7 +395,8 @@ class Caller:
         self._may_call()
         name = self._slices.used(home)
         if name:
-            self._elastic.pop(name, None)
+            if name in self._elastic:
+                self._elastic.pop(name).over = True
             self._port.call(lambda client, now: client.release_slice(name, now))
 
     def resizes(self, home: ElasticSlice) -> Iterator[Slice]:
@@ -407,23 +408,33 @@ class Caller:
         self._may_call()
         name = self.name_of(home)
         if name not in self._elastic:
-            self._elastic[name] = ElasticState()
-            like = home.spec(name)
-            request = self._port.call(lambda client, now: client.elastic(name, like, home.sizes, now))
-            self._elastic[name].request = request
+            sized, like = self._elastic.setdefault(name, ElasticState()), home.spec(name)
+
+            def ask(client: Client, now: int) -> int | Blocked:
+                answer = client.elastic(name, like, home.sizes, now)
+                sized.request = answer if isinstance(answer, int) else sized.request  # before it can be refused
+                return answer
+
+            self._port.call(ask)
         return self._resizes(name, self._elastic[name])
 
     def _resizes(self, name: str, sized: ElasticState) -> Iterator[Slice]:
+        sized.waits = sized.newest is not None  # a second loop begins with what it is
         while True:
-            self._wait(lambda: sized.waits or sized.wrong != "", f"devices for slice {name!r}")
+            self._wait(lambda: sized.waits or sized.over, f"devices for slice {name!r}")
             if sized.wrong:
-                del self._elastic[name]
                 raise NotNow(f"session.resizes: {sized.wrong}")
+            if sized.over:  # it was released
+                return
             before, sized.part, sized.waits = sized.part, sized.newest, False
-            if before is not None:
+            if before is not None and before is not sized.part:
                 self.release_slice(before)
             assert sized.part is not None
             yield sized.part
+
+    def _sized(self, said: p.SliceSized) -> None:
+        if said.name in self._elastic:
+            self._elastic[said.name].become(said.slice)
 
     def resized(self, home: ElasticSlice) -> bool:
         sized = self._elastic.get(self._slices.used(home))
@@ -480,8 +491,8 @@ class Caller:
         if effect.what == "get":
             self._fetched(effect.name, effect.blame)
         elif effect.what == "elastic":
-            for sized in self._elastic.values():
-                sized.wrong = effect.blame.cause if sized.request == effect.name else sized.wrong
+            for name in [name for name, sized in self._elastic.items() if sized.request == effect.name]:
+                self._elastic.pop(name).refuse(effect.blame.cause)
         elif effect.what == "relocate":
             self._relocated[effect.name] = effect.blame.cause
         else:

@@ -183,6 +183,7 @@ class Script:
         self.relocating: dict[int, None] = {}  # requests that have not been answered
         self.sizes: dict[str, list[SliceSpec]] = {}  # elastic slices, and what each has been so far
         self.moves_on = -1
+        self._sized: dict[int, str] = {}  # requests for elastic slices
         self._there: dict[str, Handle] = {}  # what it has put on each of those
         self.told: list[str] = []
         self.refusals: list[e.CallRefused] = []
@@ -292,8 +293,10 @@ class Script:
         """`moves_on`: so long after it has heard of another size, it has something there, and releases what it had
         before; -1: not by itself."""
         self.moves_on = moves_on
-        if isinstance(self.machine.elastic(name, like, sizes, self.world.now), int):
+        request = self.machine.elastic(name, like, sizes, self.world.now)
+        if isinstance(request, int):
             self.sizes[name] = []
+            self._sized[request] = name
         self._called()
 
     def sized(self, name: str, spec: SliceSpec) -> None:
@@ -381,7 +384,7 @@ class Script:
         elif said.what == "relocate":
             del self.relocating[said.name]
         elif said.what == "elastic":
-            self.sizes = {name: told for name, told in self.sizes.items() if told}
+            del self.sizes[self._sized[said.name]]
 
 
 def _over(thing: RunHandle | Fetch | Handle) -> bool:

@@ -9,6 +9,7 @@ from core.controller.config import Config
 from core.model.program import SliceSpec
 from core.protocol import effects as e
 from core.schedule.policy import Fifo, Policy, Priority
+from tests.core.build import Build
 from tests.core.views.rig import ROWS, Arrays, program, world
 from tests.world.script import Handle, RunHandle, Script
 from tests.world.test_world import drain
@@ -263,4 +264,95 @@ def test_released_by_its_name_it_is_gone_whatever_it_is_and_may_be_asked_for_aga
     one.elastic("e", (3,), ALONE)
     made.run_for(S)
     assert sizes(one) == [3]
+    drain(made)
+
+
+# --- names, and a session that begins anew ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", [False, True])
+def test_names_that_the_client_has_given_to_other_slices_are_left_alone(part: bool) -> None:
+    made = begun()
+    one = made.client("one")
+    if part:
+        b = Build("p", s=4)
+        b.slices.append(SliceSpec("e@4", 1, of="s", picks=(0,)))
+        run = one.submit(b.program(b.call("f", "e@4", [b.arg("e@4", 2)])), bytes(8))
+        assert made.run_until(lambda: run.ended)
+    else:
+        ran(made, one, SliceSpec("e@4", 1))
+    one.elastic("e", (2, 4), ALONE)
+    made.run_for(S)
+    assert sizes(one) == [4]
+    assert one.sizes["e"][0].name == "e@4+"
+    ran(made, one, one.sizes["e"][0])
+    one.relocate("suspend")
+    one.relocate("resume")
+    made.run_for(S)
+    drain(made)
+
+
+def test_a_name_of_the_client_s_does_not_save_it_from_one_that_is_more_urgent() -> None:
+    made = begun(5, policy=Priority)
+    low = client(made, "low", (2, 8))
+    ran(made, low, SliceSpec("e@2", 1))
+    waits = submitted(made.client("high", priority=9), alone(4))
+    assert made.run_until(lambda: waits.ended)
+    assert waits.good
+    made.clients[-1].release_slice("s")
+    drain(made)
+
+
+@pytest.mark.parametrize("moved", [True, False], ids=["it had moved", "it was about to"])
+def test_after_a_restart_it_has_what_it_was_and_nothing_of_what_it_was_before(moved: bool) -> None:
+    made = begun()
+    one, other = client(made, "one", (2, 4, 8)), made.client("other")
+    ran(made, one, one.sizes["e"][0])
+    waits = submitted(other, alone(4))
+    made.run_for(S)
+    assert sizes(one) == [8, 4]
+    if moved:
+        move_on(made, one)
+    made.restart_controller()
+    made.run_for(5 * S)
+    if not moved:
+        move_on(made, one)
+    assert made.run_until(lambda: waits.ended)
+    mine = [binding.spec.name for binding in made.machine.resources.bindings() if binding.session == 1]
+    assert mine == ["e@4"]
+    ran(made, one, one.sizes["e"][-1])
+    drain(made)
+
+
+def test_a_thousand_sizes_and_more_elastic_slices_than_there_may_be_take_no_time() -> None:
+    made = begun()
+    one = made.client("one")
+    for number in range(70):
+        one.elastic(f"e{number}", tuple(range(1, 2049)), SliceSpec("like", 1))
+    made.run_for(S)
+    assert sum(bool(told) for told in one.sizes.values()) == 64
+    assert "64 elastic slices at most" in one.refusals[-1].blame.cause
+    drain(made)
+
+
+def test_one_that_is_asked_to_shrink_and_does_not_is_not_the_only_one_that_is_asked() -> None:
+    made = begun()
+    client(made, "deaf", (2, 4))
+    hears = client(made, "hears", (2, 4))
+    waits = submitted(made.client("other"), alone(2))
+    made.run_for(5 * S)
+    asked = [script for script in made.clients[:2] if len(sizes(script)) == 2]
+    assert len(asked) == 2
+    move_on(made, hears)
+    made.run_for(S)
+    assert waits.good
+    drain(made)
+
+
+def test_a_cordon_alone_does_not_concern_it() -> None:
+    made = begun()
+    one = client(made, "one", (2, 4, 8))
+    made.controller.feed(e.OperateHost(2, "cordon"))
+    made.run_for(5 * S)
+    assert sizes(one) == [8]
     drain(made)

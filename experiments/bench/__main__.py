@@ -21,9 +21,6 @@ PACKAGES = {  # each benchmark's module has its name
         "elastic": "a client moves to other devices, is suspended and resumed: against copying its arrays",
         "transfers": "an array from host to host and back, against a raw socket",
     },
-    "control": {
-        "control": "the control plane over real streams at 16 to 512 hosts: controller CPU a gang, tree against flat"
-    },
     "simulator": {
         "simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model",
         "cliffs": "programs as users write them, each against the plain case; exit status 1 where one is much slower",

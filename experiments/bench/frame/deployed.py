@@ -1,6 +1,6 @@
 """Starts a cluster as a deployer would, for the time of a block: controller and agents are processes on this machine.
 
-`with deployed(hosts=3, platform="cpu") as cluster:` begins when all islands run; `sw.connect(cluster.address)` opens a
+`with deployed(hosts=3) as cluster:` begins when all islands run; `sw.connect(cluster.address)` opens a
 session. All processes end with the block, and with this process, however it ends.
 """
 
@@ -28,7 +28,7 @@ PATIENCE = 300.0  # seconds for all hosts to join: hundreds take that long on a 
 
 
 class Deployed:
-    """A running controller and its agents, with `devices` each. One process may run many `timed` hosts."""
+    """A running controller and its agents, with `devices` CPU devices each."""
 
     def __init__(self, folder: Path, hosts: int, options: Sequence[str] = ()) -> None:
         self.hosts = hosts
@@ -54,17 +54,14 @@ class Deployed:
             raise RuntimeError(f"the controller did not start: {self.controller.tail()}")
         self.address = found[1].rstrip(":")
 
-    def start_agents(self, platform: str, processes: int, options: Sequence[str] = (), devices: int = 1) -> None:
-        """Start processes that together run all hosts, of `devices` each. `options`: further ones."""
-        first, rest = divmod(self.hosts, processes)
-        at = 0
-        for number in range(processes):
-            count, name = first + (number < rest), f"agent-{number}"
-            words = ["--controller", self.address, "--platform", platform, "--devices", str(devices), "--host", str(at)]
-            words += ["--name", name, "--with-parent", *options] + (["--hosts", str(count)] if count > 1 else [])
+    def start_agents(self, options: Sequence[str] = (), devices: int = 1) -> None:
+        """Start a process for each host, with `devices` CPU devices. `options`: further ones."""
+        for number in range(self.hosts):
+            name = f"agent-{number}"
+            words = ["--controller", self.address, "--platform", "cpu", "--devices", str(devices)]
+            words += ["--host", str(number), "--name", name, "--with-parent", *options]
             self._words.append(words)
             self.agents.append(self.children.start(name, "backend.agent", words))
-            at += count
 
     def again(self, number: int) -> None:
         """Start an agent that has ended, under its old name."""
@@ -109,12 +106,11 @@ def controller_only(hosts: int, options: Sequence[str] = ()) -> Iterator[Deploye
 
 @contextmanager
 def deployed(
-    hosts: int, *, platform: str = "timed", processes: int = 0, controller: Sequence[str] = (),
-    options: Sequence[str] = (), devices: int = 1,
-) -> Iterator[Deployed]:  # fmt: skip
-    """A cluster for the time of a block. processes: how many run the hosts; 0: one for each host. controller, options:
-    further arguments of the controller and of the agents. devices: of each host."""
+    hosts: int, *, controller: Sequence[str] = (), options: Sequence[str] = (), devices: int = 1
+) -> Iterator[Deployed]:
+    """A cluster for the time of a block. controller, options: further arguments of the controller and of the agents.
+    devices: of each host."""
     with controller_only(hosts, controller) as cluster:
-        cluster.start_agents(platform, processes or hosts, options, devices)
+        cluster.start_agents(options, devices)
         cluster.wait()
         yield cluster

@@ -73,7 +73,7 @@ def on_cluster(
     words = ["--devices-per-host", str(devices), "--islands", str(islands), "--hosts", str(hosts), *controller]
     several = ["--islands", "all"] if islands > 1 else []
     with (
-        deployed(islands * hosts, platform="cpu", controller=words, options=agents, devices=devices) as cluster,
+        deployed(islands * hosts, controller=words, options=agents, devices=devices) as cluster,
         opened(hosts * devices, ["--connect", cluster.address, *several, *door]) as there,
     ):
         yield Served(cluster, there)

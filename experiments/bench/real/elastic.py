@@ -49,7 +49,7 @@ def timed(act: Callable[[], Any], clock: Callable[[], float] = time.perf_counter
 def rows(sizes: Sequence[int], times: int = TIMES) -> Iterator[Row]:
     import seaway as sw
 
-    with deployed(2, platform="cpu") as cluster, sw.connect(cluster.address) as session:
+    with deployed(2) as cluster, sw.connect(cluster.address) as session:
         for size in sizes:
             yield from _of(session, size, times)
 

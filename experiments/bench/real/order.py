@@ -197,7 +197,7 @@ def under_seaway(gangs: int) -> Found:
     import seaway as sw
 
     calls = -(-gangs // CLIENTS)
-    with deployed(HOSTS, platform="cpu") as cluster, sw.connect(cluster.address) as session:
+    with deployed(HOSTS) as cluster, sw.connect(cluster.address) as session:
         begun = time.perf_counter()
         tasks = [
             session.spawn(client, kind, number, calls, name=f"client-{number}") for number, kind in enumerate(KINDS)

@@ -101,7 +101,7 @@ def rows(sizes: Sequence[int], hops: int = HOPS, times: int = TIMES) -> Iterator
     import seaway as sw
 
     least = raw(sizes, CHUNK, hops * times)
-    with deployed(2, platform="cpu") as cluster, sw.connect(cluster.address):
+    with deployed(2) as cluster, sw.connect(cluster.address):
         a, b = (sw.slice(devices=1, exclusive=True) for _ in range(2))
         work = to_and_fro(a, b, hops)
         for size in sizes:
@@ -122,7 +122,7 @@ def tree(leaves: int = LEAVES, times: int = TIMES) -> tuple[float, float]:
     """Median seconds until all leaves have moved: by one `sw.put`, and by one for each."""
     import seaway as sw
 
-    with deployed(2, platform="cpu") as cluster, sw.connect(cluster.address):
+    with deployed(2) as cluster, sw.connect(cluster.address):
         a, b = (sw.slice(devices=1, exclusive=True) for _ in range(2))
         contents = [np.full(LEAF, number % 256, np.uint8) for number in range(leaves)]
         here = sw.block_until_ready(sw.put(contents, devices=a))

@@ -7,9 +7,7 @@ import pytest
 from experiments.bench import __main__ as bench
 from experiments.bench.frame import options
 
-WITH_OPTIONS = (
-    "real", "order", "transfers", "control", "cliffs", "prediction", "whatif", "door",
-)  # fmt: skip
+WITH_OPTIONS = "real", "order", "transfers", "cliffs", "prediction", "whatif", "door"
 
 
 def test_an_unknown_benchmark_is_refused_with_the_names_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,7 +53,6 @@ def test_each_benchmark_has_help_and_refuses_unknown_options(name: str, capsys: 
         ("prediction", ["--bound", "soon"], "argument --bound: 'soon' is no number of seconds"),
         ("transfers", ["--hops", "3"], "--hops 3: an array that comes back has made an even number of hops"),
         ("door", ["--devices", "1"], "argument --devices: 1 is too few: at least 2"),
-        ("control", ["--hosts", "0"], "argument --hosts: 0 is too few: at least 1"),
         ("real", ["--devices", "-1"], "argument --devices"),
         ("prediction", ["--platform", "gpu"], "argument --platform: invalid choice: 'gpu'"),
         ("prediction", ["--cases", "0"], "argument --cases: 0 is too few: at least 1"),
@@ -88,7 +85,7 @@ def test_a_benchmark_that_misses_a_bound_does_not_stop_the_others_and_decides_th
 
 def test_full_is_passed_to_the_benchmarks_that_have_it() -> None:
     knows = [name for name in WITH_OPTIONS if bench.takes(bench.module(name), "--full")]
-    assert knows == ["real", "order", "transfers", "control", "prediction"]
+    assert knows == ["real", "order", "transfers", "prediction"]
     assert not bench.takes(bench.module("simulator"), "--full")
 
 

@@ -50,7 +50,7 @@ print(float(np.asarray(x)[0, 0]), flush=True)
 @pytest.mark.full
 def test_the_calls_of_a_jax_program_are_spans_of_its_door(tmp_path: Path) -> None:
     spans = tmp_path / "spans"
-    with deployed(2, platform="cpu", controller=["--devices-per-host", "1"], devices=1) as cluster:
+    with deployed(2, controller=["--devices-per-host", "1"], devices=1) as cluster:
         words = ["--listen", f"unix:{tmp_path}/s", "--connect", cluster.address, "--name", "alice"]
         with subprocess.Popen(
             [sys.executable, "-c", DOOR, str(spans), *words], stdout=subprocess.PIPE, text=True,

@@ -183,5 +183,5 @@ def test_a_program_that_asks_for_devices_when_there_are_none_waits_and_the_log_s
     ):
         log = until(lambda: "waits for" in door.child.tail() and door.child.tail(), "nothing is said")
         assert re.search(r"\bhosts? 0\b", log)
-        cluster.start_agents("cpu", 1, ["--trust-clients"], DEVICES)
+        cluster.start_agents(["--trust-clients"], DEVICES)
         assert found.line() == str(DEVICES)

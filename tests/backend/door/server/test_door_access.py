@@ -44,7 +44,7 @@ def protected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Protected]:
     words = [word for name, file in ours.items() for word in (f"--{name}", file)]
     cluster = Deployed(folder, 1, ["--devices-per-host", "2", *words])
     try:
-        cluster.start_agents("cpu", 1, ["--trust-clients", *words], 2)
+        cluster.start_agents(["--trust-clients", *words], 2)
         yield Protected(cluster, ours, theirs)
     finally:
         cluster.children.end_all()

@@ -1,1 +1,0 @@
-"""What it costs the controller to say what devices are to do."""

@@ -1,15 +1,15 @@
-"""Measures fig 5 on this machine's CPU devices: OpByOp, Chained and Fused, against multi-controller JAX and Ray.
+"""Measures fig 5 on this machine's CPU devices: OpByOp, Chained and Fused, against multi-controller JAX.
 
 `python -m experiments.bench real [--full] [--hosts 1 2 4] [--devices 1 2] [--repeats 3]`. A step is a scalar psum over
 all devices and an add, on the last step's result. Waited is OpByOp with one call under way: its user waits for each
 result, or reads it (Read, on one host: of several, JAX's processes have a part each). JAX is `jax.distributed` over as
-many processes, which call the same computation asynchronously with as many calls outstanding as an agent has. Ray's
-actors form such a world too (`actors`).
+many processes, which call the same computation asynchronously with as many calls outstanding as an agent has.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,7 +19,6 @@ from seaway.tools.calibrating import AXIS, chained, step
 
 from ..frame import options, processes
 from ..frame.jax_world import JaxWorld
-from . import actors
 
 FULL = True
 HOSTS, ALL_HOSTS = (1, 2), (1, 2, 4)
@@ -37,7 +36,6 @@ AIMS = {
 }  # (JAX's kind to compare with, aimed multiple of its rate; 0: none)
 RATES = {"Waited": 5_000, "Read": 2_857}  # aimed steps a second, on one host of one device
 WARM = 3  # calls
-OVER_RAY = 5.0  # aimed multiple of Ray's rate, OpByOp and Chained, on 2 hosts of one device; elsewhere 1
 CROWD = 8  # divides the number of steps if there are more devices than cores
 PATIENCE = 240.0  # seconds for all of JAX's side
 
@@ -150,27 +148,19 @@ def main(arguments: Sequence[str] = ()) -> None:
 
 def shown(hosts: int, devices: int, repeats: int, fewer: int = 1) -> None:
     fewer *= CROWD if hosts * devices > (os.cpu_count() or 1) else 1
-    peer = actors.medians(jax_rates(hosts, devices, repeats, fewer))
-    ray = actors.medians(actors.rates(hosts, devices, repeats, fewer)) if actors.installed() else {}
-    ours = actors.medians(seaway_rates(hosts, devices, repeats, fewer))
+    peer = medians(jax_rates(hosts, devices, repeats, fewer))
+    ours = medians(seaway_rates(hosts, devices, repeats, fewer))
     print(f"-- {hosts} host(s) of {devices} device(s)")
     for kind, rate in peer.items():
         print(f"{'JAX':>7} {kind:<8}{rate:>9,.0f}/s")
-    for kind, rate in ray.items():
-        print(f"{'Ray':>7} {kind:<8}{rate:>9,.0f}/s")
-    if not ray:
-        print(f"{'Ray':>7} {actors.MISSING}")
     for kind, rate in ours.items():
         like, aim = AIMS[kind]
         aimed = f"aim {RATES[kind]:,}/s" if kind in RATES else "no aim: one device has no peer to reduce with"
         if hosts * devices > 1:
             aimed = f"aim {aim:g}" if aim else "no aim"
-        words = f"{rate / peer[like]:6.2f} x JAX's {like} ({aimed}){over(ray, kind, rate, hosts, devices)}"
+        words = f"{rate / peer[like]:6.2f} x JAX's {like} ({aimed})"
         print(f"{'Seaway':>7} {kind:<8}{rate:>9,.0f}/s {words}", flush=True)
 
 
-def over(ray: dict[str, float], kind: str, rate: float, hosts: int, devices: int) -> str:
-    if kind not in ray:
-        return ""
-    aim = OVER_RAY if (hosts, devices) == (2, 1) and kind != "Fused" else 1.0
-    return f", {rate / ray[kind]:.1f} x Ray's (aim {aim:g})"
+def medians(found: Rates) -> dict[str, float]:
+    return {kind: statistics.median(each) for kind, each in found.items()}

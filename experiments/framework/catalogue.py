@@ -23,7 +23,6 @@ EXPERIMENTS = {
     "fig12": "data parallelism over two islands",
     "table1": "T5 training throughput, multi-controller JAX against a single controller",
     "table2": "a 3B language model: SPMD against pipelines",
-    "policies": "every policy, 2 to 64 clients of mixed sizes: utilisation, fairness, latency, makespan",
 }
 GROUPS = {"tables": ("table1", "table2", "fig10", "fig12")}  # experiments with costs from the TPU compiler
 

@@ -36,18 +36,15 @@ class Loop:
     """A client that calls `task` for ever, or `calls` times. `ahead` + 1 calls may be unfinished.
 
     chained: the result of a call is the argument of the next (which then waits for it on the devices, not here).
-    think: nanoseconds between the answer and the next call.
     """
 
     def __init__(
         self, sim: Simulation, name: str, task: Task, *, ahead: int = 0, calls: int = 0, weight: int = 1,
-        priority: int = 0, chained: bool = True, dispatch: str = "parallel", think: int = 0, start: int = 0,
-        deadline: int = 0, tally: Tally | None = None,
+        chained: bool = True, dispatch: str = "parallel", tally: Tally | None = None,
     ) -> None:  # fmt: skip
         self.sim, self.task, self.name, self.weight = sim, task, name, weight
-        self.ahead, self.calls, self.chained, self.think = ahead, calls, chained, think
-        self.dispatch, self.deadline = dispatch, deadline
-        self.client = sim.client(name, weight=weight, priority=priority)
+        self.ahead, self.calls, self.chained, self.dispatch = ahead, calls, chained, dispatch
+        self.client = sim.client(name, weight=weight)
         self.client.on_effect = self._heard
         self.begun: dict[int, int] = {}  # run -> when it was called
         self.ends: list[tuple[int, int]] = []  # (called, ended) of each run that has, as the client saw it
@@ -58,7 +55,7 @@ class Loop:
         self._results: list[int] = []
         for key, kernel in task.kernels.items():
             sim.kernels[key] = kernel
-        sim.env.process(self._live(start))
+        sim.env.process(self._live())
 
     @property
     def ended(self) -> int:
@@ -84,21 +81,16 @@ class Loop:
         answer, self._answer = self._answer, self.sim.env.event()
         answer.succeed()
 
-    def _live(self, start: int) -> Generator[simpy.Event, Any, None]:
-        if start:
-            yield self.sim.env.timeout(start)
+    def _live(self) -> Generator[simpy.Event, Any, None]:
         program = yield from self._call(lambda client, now: client.register(self.task.program, now))
         made = 0
         while not self.calls or made < self.calls:
             while self._open > self.ahead:
                 yield self._answer
-            if self.think and made:
-                yield self.sim.env.timeout(self.think)
             args = (self._argument(),)
-            deadline = self.sim.now + self.deadline if self.deadline else 0
             submitted: Submitted = yield from self._call(
-                lambda client, now, args=args, deadline=deadline: client.submit(  # type: ignore[misc]
-                    program, args, now, dispatch=self.dispatch, deadline=deadline
+                lambda client, now, args=args: client.submit(  # type: ignore[misc]
+                    program, args, now, dispatch=self.dispatch
                 )
             )
             self.begun[submitted.run] = self.sim.now

@@ -58,7 +58,7 @@ def add(commands: Any) -> None:
     how("--measured", default="", metavar="FILE.toml",
                      help="a cluster file of the recorded cluster, as `seaway calibrate` writes it: its network, "
                           "which hosts share cores, what messages cost")  # fmt: skip
-    option("--out", type=Path, metavar="FOLDER", help="keep the table (CSV, Parquet) and a plot")
+    option("--out", type=Path, metavar="FOLDER", help="keep the table (CSV, Parquet)")
     parser.set_defaults(run=run)
 
 

@@ -19,7 +19,6 @@ from .workload import Workload
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
     from .whatif_runs import WhatifResult
 
@@ -153,7 +152,7 @@ def notes(recorded: Workload, took: dict[Which, ComputationTime]) -> Iterator[st
         yield f"hosts were lost in the record, and are not here: {recorded.lost_hosts}"
 
 
-# --- as tables and a picture ----------------------------------------------------------------------------------------
+# --- as tables ------------------------------------------------------------------------------------------------------
 
 
 def frame(columns: Sequence[Column]) -> pd.DataFrame:
@@ -178,54 +177,10 @@ def frame(columns: Sequence[Column]) -> pd.DataFrame:
 
 
 def save(columns: Sequence[Column], folder: Path) -> list[Path]:
-    """Write `whatif.csv`, `.parquet`, `.png` and `.svg`."""
-    from ...trace import style
-
+    """Write `whatif.csv` and `.parquet`."""
     folder.mkdir(parents=True, exist_ok=True)
     table = frame(columns)
     csv, parquet = folder / "whatif.csv", folder / "whatif.parquet"
     table.to_csv(csv, index=False, lineterminator="\n")
     table.to_parquet(parquet, index=False)
-    return [csv, parquet, *style.save(plot(columns), folder / "whatif")]
-
-
-def plot(columns: Sequence[Column]) -> Figure:
-    """Plot makespan, and each client's median latency (with a line to the 99th percentile) and share."""
-    from ...trace import style
-
-    titles = [style.short(column.title, 22) for column in columns]
-    with style.applied():
-        figure = style.Picture("wide", height=max(2.2, 1.2 + 0.34 * len(columns)))
-        left, middle, right = figure.subplots(1, 3, sharey=True)
-        at = np.arange(len(columns))
-        name, scale = times.unit(max(column.makespan for column in columns))
-        left.barh(at, [column.makespan / scale for column in columns], color=style.BLUE, height=0.6)
-        left.set(title="Makespan", xlabel=name, yticks=at, yticklabels=titles)
-        left.invert_yaxis()
-        clients = [client.name for client in columns[0].clients]
-        colors = style.colors(clients)
-        _latencies(middle, columns, colors)
-        before = np.zeros(len(columns))
-        for number, client in enumerate(clients):
-            shares = np.nan_to_num([column.clients[number].share for column in columns])
-            right.barh(at, shares, left=before, color=colors[client], height=0.6, label=style.short(client))
-            before += shares
-        style.percent(right, "x")
-        right.set(title="Share, while all had work", xlabel="of device time")
-        right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure
-
-
-def _latencies(axes: Any, columns: Sequence[Column], colors: dict[str, str]) -> None:
-    found = [c.p99_us * 1_000 for column in columns for c in column.clients if not np.isnan(c.p99_us)]
-    name, scale = times.unit(max(found, default=1))
-    number = len(colors)
-    for which, color in enumerate(colors.values()):
-        offset = (which - (number - 1) / 2) * 0.6 / max(1, number)
-        for at, column in enumerate(columns):
-            client = column.clients[which]
-            p50, p99 = client.p50_us * 1_000 / scale, client.p99_us * 1_000 / scale
-            axes.plot([p50, p99], [at + offset] * 2, color=color, linewidth=1)
-            axes.plot([p50], [at + offset], "o", color=color)
-    axes.set(title="Latency, p50 to p99", xlabel=name)
-    axes.set_xlim(left=0)
+    return [csv, parquet]

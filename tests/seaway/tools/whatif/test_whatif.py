@@ -302,7 +302,7 @@ def test_the_command_compares_several_worlds(
     head = next(line for line in said.splitlines() if "recorded" in line)
     assert head.split("  ")[-1].strip() == "stride:1,4"
     assert "the model's own error, under the record's settings: makespan +0.0%" in said
-    assert {file.name for file in out.iterdir()} == {"whatif.csv", "whatif.parquet", "whatif.png", "whatif.svg"}
+    assert {file.name for file in out.iterdir()} == {"whatif.csv", "whatif.parquet"}
     table = (out / "whatif.csv").read_text().splitlines()
     assert len(table) == 1 + 4 * 2
     assert table[0].startswith(

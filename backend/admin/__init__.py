@@ -8,7 +8,7 @@ trace_export           a controller's trace, page by page; what is new in it; ho
 
 from __future__ import annotations
 
-from . import health, metrics
+from . import health
 from .children import ROOT, Child, Children, MemoryKills, become, cpu_of, end_with_parent, threads_of
 from .health import HEALTH
 from .program_options import add_process_options, adder, begin_log

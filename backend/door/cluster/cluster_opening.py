@@ -192,7 +192,7 @@ class ClusterSessions:
         self._tasks: set[asyncio.Task[None]] = set()
         self._pricing: asyncio.Task[None] | None = None
 
-    def __call__(self, version: Version, initialization: bytes, link: SessionLink) -> DoorSession:
+    def __call__(self, version: Version, link: SessionLink) -> DoorSession:
         session = DoorSession(version, link, self._limits)
         task = asyncio.get_running_loop().create_task(self._open(session))
         self._tasks.add(task)

@@ -233,7 +233,7 @@ class _Session:
         self._sessions, self._call = sessions, call
         sessions.open[self.session_id] = self
         try:
-            self.port: SessionPort = sessions.opening(version, metadata.initialization_data.SerializeToString(), self)
+            self.port: SessionPort = sessions.opening(version, self)
         except Exception:
             self._leave("the session could not be opened")
             raise

@@ -243,7 +243,7 @@ def _unknown(name: str | None) -> StatusError:
 def opening(devices: Callable[[], SessionDevices], limits: SessionLimits | None = None) -> Opening:
     """What makes sessions: each gets what `devices()` returns."""
 
-    def open_session(version: Version, initialization: bytes, link: SessionLink) -> DoorSession:
+    def open_session(version: Version, link: SessionLink) -> DoorSession:
         return DoorSession(version, link, limits or SessionLimits(), devices())
 
     return open_session

@@ -112,9 +112,8 @@ class ProxyClient(GrpcClient):
     def __init__(self, sessions: Sessions, peer: Hashable = "ann", window: int = (1 << 31) - 1) -> None:
         super().__init__(lambda call: sessions.begin(call, peer), window)
 
-    def open_session(self, version: Any = NEWEST, initialization: bytes = b"") -> int:
+    def open_session(self, version: Any = NEWEST) -> int:
         shown = GrpcIfrtSessionMetadata(version=version)
-        shown.initialization_data.ParseFromString(initialization)
         return self.call(SERVICE + "IfrtSession", metadata={SESSION_METADATA: shown.SerializeToString()}, ends=False)
 
     def begin_store(self, session_id: int, handle: int, size: int) -> int:

@@ -14,8 +14,8 @@ class MinimalSession:
 
     busy = False
 
-    def __init__(self, version: Version, initialization: bytes, link: SessionLink, devices: int = 2) -> None:
-        self.version, self.initialization, self.link, self.devices = version, initialization, link, devices
+    def __init__(self, version: Version, link: SessionLink, devices: int = 2) -> None:
+        self.version, self.link, self.devices = version, link, devices
         self.log: list[tuple[str, object]] = []
         self.callbacks = SessionCallbacks()
         self.buffers: dict[int, bytes] = {}

@@ -238,7 +238,7 @@ async def test_a_session_that_cannot_be_opened_says_why_and_leaves_nothing(wrong
 
     head.keep = refused  # type: ignore[method-assign]
     sessions = ClusterSessions(source_of(head), ())
-    rig.session = sessions(Version(25, 6), b"", rig)
+    rig.session = sessions(Version(25, 6), rig)
     init = rig.ask("init")
     await wait_until(lambda: rig.sent)
     assert says in rig.answer(init).response_metadata.status.message

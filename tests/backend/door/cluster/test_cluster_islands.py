@@ -141,7 +141,7 @@ class Source:
 async def test_a_session_waits_for_all_its_islands_and_from_then_on_for_none() -> None:
     source, rig = Source(), SessionRig()
     sessions = ClusterSessions(source, ())
-    rig.session = sessions(Version(25, 6), b"", rig)
+    rig.session = sessions(Version(25, 6), rig)
     init = rig.ask("init")
     device = stablehlo_code.PlatformDevice("cpu", ("device",), 0, "CpuDevice(id=7)", "TFRT_CPU_7", {})
     for root, count in ISLANDS:

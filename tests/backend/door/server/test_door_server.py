@@ -45,8 +45,8 @@ SESSION = ((SESSION_METADATA, GrpcIfrtSessionMetadata(version=NEWEST).SerializeT
 async def door(address: str, **limits: int) -> AsyncIterator[tuple[DoorServer, list[MinimalSession]]]:
     made: list[MinimalSession] = []
 
-    def opening(version: Version, initialization: bytes, link: SessionLink) -> SessionPort:
-        made.append(MinimalSession(version, initialization, link))
+    def opening(version: Version, link: SessionLink) -> SessionPort:
+        made.append(MinimalSession(version, link))
         return made[-1]
 
     server = await listen_for_clients(opening, address, limits=TransportLimits(**limits))

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from backend.contents.callbacks import CallbackFault, results_of
 from backend.door.protocol.ifrt_messages import (
-    AttributeMapProto,
     GrpcGetVersionRequest,
     GrpcGetVersionResponse,
     GrpcHostBufferDeleteRequest,
@@ -50,8 +49,8 @@ class House:
         self.control, self.buffers = ProxyClient(self.sessions), ProxyClient(self.sessions)
         self.stream = self.control.open_session()
 
-    def opening(self, version: Version, initialization: bytes, link: SessionLink) -> SessionPort:
-        self.made.append(MinimalSession(version, initialization, link))
+    def opening(self, version: Version, link: SessionLink) -> SessionPort:
+        self.made.append(MinimalSession(version, link))
         return self.made[-1]
 
     @property
@@ -111,14 +110,11 @@ def test_the_version_is_answered(house: House) -> None:
 # --- sessions -------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_knows_its_version_its_clients_data_and_its_id() -> None:
+def test_a_session_knows_its_version_and_its_id() -> None:
     house = House()
-    data = AttributeMapProto()
-    data.attributes["tenant"].string_value = b"ann"
-    house.control.open_session(initialization=data.SerializeToString())
+    house.control.open_session()
     session = house.made[1]
     assert session.version == Version(25, 6)
-    assert AttributeMapProto.FromString(session.initialization) == data
     assert session.link.session_id == 2
 
 
@@ -187,7 +183,7 @@ def test_a_session_that_fails_is_ended_with_the_reason(house: House, caplog: pyt
 
 
 def test_a_session_that_cannot_be_opened_is_refused_with_the_reason() -> None:
-    def opening(version: Version, initialization: bytes, link: SessionLink) -> SessionPort:
+    def opening(version: Version, link: SessionLink) -> SessionPort:
         raise RpcRefused(8, "no devices are free")
 
     sessions = Sessions(opening)

@@ -19,34 +19,33 @@ from backend.node import CallError, ask
 from backend.streams import LoopThread
 from backend.wire import AboutReply, Described
 from core.model import Cluster
-from core.record import LiveLook, LiveView, Look
+from core.record import LiveLook, Look
 
 from .. import machines
 from ..errors import SeawayError
-from .looking import Unavailable
+from .looking import LiveSource, Unavailable
 
 PATIENCE = 5.0  # seconds for an answer
 T = TypeVar("T")
 
 
-class ControllerSource:
+class ControllerSource(LiveSource):
     """A controller at an address, asked as `seaway status` asks it. Its connection comes back by itself."""
 
-    kind, over = "cluster", False
+    kind = "cluster"
 
     def __init__(self, address: str, access: Access) -> None:
         """Raises SeawayError if no controller answers, or one of another version."""
         self._address, self._access = address, access
         self._lock, self._closed = threading.Lock(), False
         self._loop = LoopThread("seaway-dashboard")
-        self.began = 0  # of the controller that answered last
         self._channel: grpc.aio.Channel = self._do(self._open())
         try:
-            self._cluster = self._about()
+            cluster = self._about()
         except CallError as wrong:
             self.close()
             raise SeawayError(_why(address, wrong)) from None
-        self.title = f"{self._cluster.describe()} at {address}"
+        self.title, self.islands = f"{cluster.describe()} at {address}", machines.of_setup(cluster).islands
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         with self._lock:
@@ -68,10 +67,6 @@ class ControllerSource:
         described: Described = self._do(ask(self._channel, self._access, AboutReply(__version__), PATIENCE))
         return described.cluster
 
-    @property
-    def islands(self) -> list[machines.TraceIsland]:
-        return machines.of_setup(self._cluster).islands
-
     def look(self, request: Look) -> LiveLook:
         try:
             found = self._do(fetch_look(self._channel, self._access, request, PATIENCE))
@@ -81,11 +76,8 @@ class ControllerSource:
                 self._cluster = self._about()  # it has grown
         except CallError as wrong:
             raise Unavailable(_why(self._address, wrong)) from None
-        self.began = found.began
+        self.began = found.began  # of the controller that answered last
         return found
-
-    def at(self, time: int) -> LiveView | None:
-        return None
 
     def close(self) -> None:
         with self._lock:

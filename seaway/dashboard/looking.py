@@ -8,8 +8,9 @@ Neighbours: `controller_source`, `log_source` and `seaway.trace.trace_source`, o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -24,32 +25,32 @@ class Unavailable(Exception):
     """Nothing answers now, which may pass; the text says what is known of why."""
 
 
-class LiveSource(Protocol):
-    """kind: "cluster", "simulation", "trace" or "log". began: when its trace begins, by the trace's clock. over:
-    nothing more will happen."""
+class LiveSource(ABC):
+    """kind: "cluster", "simulation", "trace" or "log". began: when its trace begins, by the trace's clock."""
 
     kind: str
     title: str
-    began: int
+    islands: list[machines.TraceIsland]
+    began = 0
 
     @property
-    def islands(self) -> list[machines.TraceIsland]: ...
+    def over(self) -> bool:
+        """Whether nothing more will happen."""
+        return False
 
-    @property
-    def over(self) -> bool: ...
-
+    @abstractmethod
     def look(self, request: Look) -> LiveLook: ...
 
     def at(self, time: int) -> LiveView | None:
         """What the controller looked like at a moment, with the reasons of all that waited; None: nobody knows."""
+        return None
 
-    def close(self) -> None: ...
+    def close(self) -> None:  # noqa: B027 - most sources have nothing to end
+        """No page asks any more."""
 
 
-class RunningSession:
+class RunningSession(LiveSource):
     """A session of this process. `look` is called when the session is between two events: `visit` sees to that."""
-
-    began = 0
 
     def __init__(
         self, kind: str, title: str, setup: Any, *, visit: Callable[[Callable[[], LiveLook]], LiveLook],
@@ -67,14 +68,8 @@ class RunningSession:
         self.began = found.began
         return found
 
-    def at(self, time: int) -> LiveView | None:
-        return None
 
-    def close(self) -> None:
-        """The session ends by itself."""
-
-
-class RecordedSource:
+class RecordedSource(LiveSource):
     """A trace that is over. `ends`: its last time, by its own clock."""
 
     over = True
@@ -90,9 +85,3 @@ class RecordedSource:
         cursor = msgspec.structs.replace(request.cursor, most=MOST_GANGS)
         found = increment(self._trace, cursor)
         return LiveLook(f"{self.kind}/{self.title}", self.began, self._ends(), None, found)
-
-    def at(self, time: int) -> LiveView | None:
-        return None
-
-    def close(self) -> None:
-        """There is nothing to end."""

@@ -7,7 +7,7 @@ exact.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -66,13 +66,8 @@ def chosen(facts: Facts, devices: Ints | None) -> list[Chosen]:
 
 def by_host(facts: Facts, pick: Chosen, edges: Ints) -> BusyTime:
     """[host of the selected devices, bin]: the time of one device of each host."""
-    group, hosts = pick.group, pick.hosts
-    together = group.rows[~facts.lone[group.rows]]
-    skew = np.zeros((len(hosts), len(edges) - 1))
-    busy = skew + covered(facts.start[together], facts.end[together], edges)
-    for _, begins, ends in group.lone_parts(group.lone, hosts):
-        busy += covered_of_each_host(begins, ends, edges)
-    inputs = np.zeros_like(skew)
+    busy = busy_of_each_host(facts, pick, edges, np.zeros(len(facts.start), dtype=np.int64), 1)[:, 0]
+    skew, inputs = np.zeros_like(busy), np.zeros_like(busy)
     for rows, taken, last in _waits(facts, pick, edges):
         skew += covered_of_each_host(taken, last[:, None], edges)
         inputs += covered(last, facts.start[rows], edges)
@@ -168,21 +163,32 @@ def reserved_fraction(facts: Facts, low: int, high: int) -> float:
 
 def utilization(facts: Facts, by: By, edges: Ints, devices: Ints | None) -> pd.DataFrame:
     """A frame with one row a key and bin."""
-    picks = chosen(facts, devices)
     if by in ("device", "host"):
-        return _of_machines(facts, by, edges, picks)
-    if by in ("island", "total"):
-        return _of_islands(facts, by, edges, devices)
-    keys, codes = coded(facts, by)
-    spent = _sum([by_code(facts, pick, edges, codes, len(keys)) for pick in picks], (len(keys), len(edges) - 1))
-    number = sum(len(pick.devices) for pick in picks)
-    kept = np.full(spent.busy.shape, np.nan)  # a reservation is no program's
-    if by == "client":
-        rows = len(facts.client_names)  # there may be one more key, of gangs that are nobody's
-        kept[:rows] = sum(
-            (reserved_on(facts, pick, edges, by_client=True) for pick in picks), np.zeros_like(kept[:rows])
-        )
-    return _frame(facts, edges, {by: np.array(keys, dtype=object)}, spent, kept, np.full(len(keys), number))
+        return _of_machines(facts, by, edges, chosen(facts, devices))
+    every = facts.devices if devices is None else devices
+    parts = _split(facts, every) if by == "island" else [("", every)]
+    whole = by in ("island", "total")
+    keys, codes = ([""], np.zeros(len(facts.start), dtype=np.int64)) if whole else coded(facts, by)
+    found = [_of_part(facts, by, edges, chosen(facts, mine), codes, len(keys)) for _, mine in parts]
+    none = np.zeros((0, len(edges) - 1))
+    *spent, kept = (np.concatenate([none, *(each[i] for each in found)]) for i in range(4))
+    names = [name for name, _ in parts] if whole else keys
+    labels: dict[str, npt.NDArray[Any]] = {} if by == "total" else {by: np.array(names, dtype=object)}
+    number = np.repeat(np.array([len(mine) for _, mine in parts], dtype=np.int64), len(keys))
+    return _frame(facts, edges, labels, BusyTime(*spent), kept, number)
+
+
+def _of_part(
+    facts: Facts, by: By, edges: Ints, picks: list[Chosen], codes: Ints, count: int
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """[code, bin]: busy, skew, inputs, and reserved, of some devices."""
+    shape = count, len(edges) - 1
+    kept = np.full(shape, np.nan)  # a reservation is no program's
+    if by not in ("program", "step"):
+        of_client = by == "client"
+        rows = kept[: len(facts.client_names) if of_client else 1]  # gangs that are nobody's may have one more code
+        rows[:] = sum((reserved_on(facts, pick, edges, of_client) for pick in picks), np.zeros_like(rows))
+    return *_sum([by_code(facts, pick, edges, codes, count) for pick in picks], shape), kept
 
 
 def coded(facts: Facts, by: str) -> tuple[list[str], Ints]:
@@ -238,25 +244,6 @@ def _of_machines(facts: Facts, by: By, edges: Ints, picks: list[Chosen]) -> pd.D
     islands = np.array([*machines.names(), ""], dtype=object)[machines.island_rows_of_hosts(hosts)]
     labels = {"device": keys} if by == "device" else {}
     return _frame(facts, edges, {**labels, "host": hosts, "island": islands}, total, kept, count)
-
-
-def _of_islands(facts: Facts, by: By, edges: Ints, devices: Ints | None) -> pd.DataFrame:
-    none = np.zeros(len(facts.start), dtype=np.int64)
-    names, spent, kept, number = [], [], [], []
-    every = facts.devices if devices is None else devices
-    whole = by == "total"
-    parts = [("all", every)] if whole else _split(facts, every)
-    for name, mine in parts:
-        picks = chosen(facts, mine)
-        names.append(name)
-        spent.append(_sum([by_code(facts, p, edges, none, 1) for p in picks], (1, len(edges) - 1)))
-        kept.append(sum((reserved_on(facts, p, edges) for p in picks), np.zeros((1, len(edges) - 1))))
-        number.append(sum(len(p.devices) for p in picks))
-    empty = np.zeros((0, len(edges) - 1))
-    total = BusyTime(*(np.concatenate([empty, *(s[i] for s in spent)]) for i in range(3)))
-    labels = {} if whole else {"island": np.array(names, dtype=object)}
-    held = np.concatenate([empty, *kept])
-    return _frame(facts, edges, labels, total, held, np.array(number, dtype=np.int64))
 
 
 def _split(facts: Facts, devices: Ints) -> list[tuple[str, Ints]]:

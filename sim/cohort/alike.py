@@ -11,6 +11,7 @@ Neighbours: `parts` adds when things happen at each host; `shared_executor` does
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from core import protocol as p
@@ -266,9 +267,9 @@ class PlaceFacts:
     ) -> None:  # fmt: skip
         self._hosts, self.together, self.hosts_at = hosts, together, hosts_at
         self.one_may_send = one_may_send
-        self._pieces: dict[tuple[Layout, bool], tuple[Spans, ...]] = {}
-        self._patterns: dict[Place, tuple[Spans, ...]] = {}
-        self._ends: dict[tuple[bool, Layouts, Layouts], Spans] = {}
+        self.patterns = lru_cache(maxsize=KEPT)(partial(patterns, hosts=hosts))
+        self.pieces = lru_cache(maxsize=KEPT)(self._pieces)
+        self._busy_ends = lru_cache(maxsize=KEPT)(self._ends)
         self._viewed: tuple[p.ViewStep | None, tuple[Spans, ...]] = None, ()  # the last answer
 
     def viewed(self, step: p.ViewStep) -> tuple[Spans, ...]:
@@ -285,35 +286,21 @@ class PlaceFacts:
             self._viewed = step, (*groups, *self.patterns(step.layout.place))
         return self._viewed[1]
 
-    def patterns(self, place: Place) -> tuple[Spans, ...]:
-        found = self._patterns.get(place)
-        if found is None:
-            found = patterns(place, self._hosts)
-            _remember(self._patterns, place, found)
-        return found
-
-    def pieces(self, layout: Layout, sending: bool) -> tuple[Spans, ...]:
+    def _pieces(self, layout: Layout, sending: bool) -> tuple[Spans, ...]:
         """The hosts that have pieces of what a client puts or gets, those together that have as many."""
-        found = self._pieces.get((layout, sending))
-        if found is None:
-            pieces, alike = to_client if sending else from_client, dict[int, list[int]]()
-            for host in hosts_of(layout.place, self._hosts):
-                alike.setdefault(len(pieces(layout, 1, host, self._hosts)), []).append(host)
-            found = tuple([spans.of(hosts) for number, hosts in alike.items() if number])
-            _remember(self._pieces, (layout, sending), found)
-        return found
+        pieces, alike = to_client if sending else from_client, dict[int, list[int]]()
+        for host in hosts_of(layout.place, self._hosts):
+            alike.setdefault(len(pieces(layout, 1, host, self._hosts)), []).append(host)
+        return tuple([spans.of(hosts) for number, hosts in alike.items() if number])
 
     def ends(self, sending: bool, sources: Layouts, targets: Layouts, among: Spans) -> Spans:
         """Those of these hosts that have pieces to send, or to receive."""
-        key = (sending, sources, targets)
-        busy = self._ends.get(key)
-        if busy is None:
-            pieces = sends_by_host if sending else receives_by_host
-            place = (sources if sending else targets)[0].place
-            hosts = {self._hosts.host_of(device) for device in spans.items(device_spans(place))}
-            busy = spans.of(host for host in hosts if pieces(sources, targets, host, self._hosts))
-            _remember(self._ends, key, busy)
-        return spans.meet(busy, among)
+        return spans.meet(self._busy_ends(sending, sources, targets), among)
+
+    def _ends(self, sending: bool, sources: Layouts, targets: Layouts) -> Spans:
+        pieces = sends_by_host if sending else receives_by_host
+        hosts = hosts_of((sources if sending else targets)[0].place, self._hosts)
+        return spans.of(host for host in hosts if pieces(sources, targets, host, self._hosts))
 
 
 class NamesWithMessage:

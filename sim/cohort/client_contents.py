@@ -21,6 +21,7 @@ client's machine.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -101,8 +102,8 @@ class ClientContents:
         self._met: dict[tuple[int, Spans], int] = {}  # from when on it is connected to all of these
         # by layout, whether it is got, and the only piece
         self._passages: dict[tuple[Layout, bool, tuple[Piece, ...]], Passage] = {}
-        self._patterns: dict[tuple[Any, ...], ContentTimes] = {}  # see `_as_before`
-        self._sizes: dict[Layout, int] = {}  # of what is got
+        self._in_pattern = lru_cache(maxsize=KEPT)(self._times_in_pattern)  # see `_as_before`
+        self._size = lru_cache(maxsize=KEPT)(self._got_bytes)
         self._until = -1  # when all is over of which that is known
 
     # --- what goes together -----------------------------------------------------------------------------------
@@ -134,14 +135,8 @@ class ClientContents:
         if self._island.history is not None:
             self._island.history.forget()
 
-    def _size(self, layout: Layout) -> int:
-        found = self._sizes.get(layout)
-        if found is None:
-            found = sum([nbytes for _, _, nbytes in from_hosts(layout, self._sim.hosts_of)])
-            if len(self._sizes) >= KEPT:
-                self._sizes.clear()
-            self._sizes[layout] = found
-        return found
+    def _got_bytes(self, layout: Layout) -> int:
+        return sum([nbytes for _, _, nbytes in from_hosts(layout, self._sim.hosts_of)])
 
     # --- both ends --------------------------------------------------------------------------------------------
 
@@ -244,18 +239,15 @@ class ClientContents:
         if self._met.get((client.machine.client, ends.members), NEVER) > earliest(when):
             return None
         pattern, at = when.pattern, when.at
-        key = pattern, client.passage, known.getting, client.opened - at, client.turn - at, sizes
-        found = self._patterns.get(key)
-        if found is None:
-            turns = client.turn - at + client.passage.before
-            found = (get_times if known.getting else put_times)(
-                self._costs, pattern.vector, pattern.vector, client.opened - at, turns, sizes
-            )
-            found = replace(found, over=ShiftedTimes(TimePattern(as_vector(found.over)), 0))
-            if len(self._patterns) >= KEPT:
-                self._patterns.clear()
-            self._patterns[key] = found
-        return found.shifted(at)
+        passage, opened, turn = client.passage, client.opened - at, client.turn - at
+        return self._in_pattern(pattern, passage, known.getting, opened, turn, sizes).shifted(at)
+
+    def _times_in_pattern(
+        self, pattern: TimePattern, passage: Passage, getting: bool, opened: int, turn: int, sizes: tuple[int, ...]
+    ) -> ContentTimes:
+        follow = get_times if getting else put_times
+        found = follow(self._costs, pattern.vector, pattern.vector, opened, turn + passage.before, sizes)
+        return replace(found, over=ShiftedTimes(TimePattern(as_vector(found.over)), 0))
 
     def _ended(self, transfer: int, known: PutOrGet, members: Spans, heard: int, last: int) -> None:
         """These hosts' ends are over. `heard`: when the client has the last word of the last of them."""

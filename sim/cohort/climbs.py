@@ -12,6 +12,7 @@ Mostly all hosts of a report make it at times that are known together (`at_once`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -56,14 +57,15 @@ class Climbs:
     def __init__(self, island: CohortIsland) -> None:
         self._island = island
         self._under_way: dict[Key, Climb] = {}
-        self._shapes: dict[tuple[Spans, int], Ints] = {}
-        self._waves: dict[tuple[Spans, TimePattern], RootWave] = {}  # see `in_pattern`
+        self._awaited = lru_cache(maxsize=KEPT)(self._awaited_below)  # of the tree that there is
+        self._wave_in = lru_cache(maxsize=KEPT)(self._wave_in_pattern)
 
     # --- all hosts at once --------------------------------------------------------------------------------------
 
     def seated(self) -> None:
         """Takes in another tree."""
-        self._waves.clear()
+        self._awaited.cache_clear()
+        self._wave_in.cache_clear()
 
     def at_once(self, rows: Rows, times: Ints | int, said: tuple[Any, ...], hosts: Spans) -> None:
         """All these hosts, and no others, make the reports at these times."""
@@ -79,15 +81,11 @@ class Climbs:
     def in_pattern(self, when: ShiftedTimes, said: tuple[Any, ...], hosts: Spans) -> None:
         """The same, where nothing is drawn at random, and nothing is loud. These are all hosts of the island, or all of
         them do it at one time."""
-        key = hosts, when.pattern
-        wave = self._waves.get(key)
-        if wave is None:
-            if len(self._waves) >= KEPT:
-                self._waves.clear()
-            route = self._island.tree.route(hosts)
-            times = self._arrivals(route, slice(0, self._island.island.hosts), when.pattern.vector, 0)
-            wave = self._waves[key] = self._wave(route, times)
-        self._island.reports.from_roots(when.at, wave, said, report_number(said[0]))
+        self._island.reports.from_roots(when.at, self._wave_in(hosts, when.pattern), said, report_number(said[0]))
+
+    def _wave_in_pattern(self, hosts: Spans, pattern: TimePattern) -> RootWave:
+        route = self._island.tree.route(hosts)
+        return self._wave(route, self._arrivals(route, slice(0, self._island.island.hosts), pattern.vector, 0))
 
     def _arrivals(self, route: CohortRoute, rows: Rows, times: Ints | int, number: int) -> Ints:
         """When the controller has each root's report, if these hosts make theirs at these times."""
@@ -160,15 +158,13 @@ class Climbs:
         island.sim.network.messages += 1
         island.sim.clock.at(time, island.reports.take_in, row + island.island.base_host, number, report)
 
-    def _awaited(self, hosts: Spans) -> Ints:
+    def _awaited_below(self, hosts: Spans) -> Ints:
+        """By row: how many of these hosts are at it and below it."""
         island = self._island
-        key = (hosts, island.tree_number)
-        found = self._shapes.get(key)
-        if found is None:
-            found = self._shapes[key] = np.zeros(island.island.hosts, dtype=np.int64)
-            found[rows_of(hosts, island.island)] = 1
-            for level in reversed(island.tree.route(hosts).levels):
-                np.add.at(found, level.parents, found[level.rows])
+        found: Ints = np.zeros(island.island.hosts, dtype=np.int64)
+        found[rows_of(hosts, island.island)] = 1
+        for level in reversed(island.tree.route(hosts).levels):
+            np.add.at(found, level.parents, found[level.rows])
         return found
 
     def _advance(self, climb: Climb, rows: Rows, times: Ints, subject: int) -> tuple[NDArray[np.intp], Ints]:

@@ -47,10 +47,6 @@ class Commands:
         # gangs whose host work is done before their data come -> when it is done
         self.prepared: dict[int, HostTimes] = {}
         self._until = 0  # when all that is still to be done for single hosts will be done
-        self._acts: dict[type, Callable[[Any, CohortPart], None]] = {
-            e.Launch: self._launch, e.Prepare: self._launch, e.ToController: self._report, e.MakeBuffer: self._make,
-            e.MakeView: self._made, e.VoidView: self._made,
-        }  # fmt: skip
         self._others: dict[type, Callable[[CohortPart, Any], None]] = {
             e.CompileCode: self._compile, e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy,
             e.OpenSend: self._later, e.OpenRecv: self._later, e.ExpectRecv: self._later,
@@ -68,35 +64,15 @@ class Commands:
 
     # --- events -------------------------------------------------------------------------------------------
 
-    def tell(self, parts: Sequence[CohortPart], event: e.Event | m.Ordered) -> None:
-        """Tells parts of an event whose times are known. What moves contents may tell parts of more, and comes last."""
-        others: list[tuple[CohortPart, Any]] = []
-        if len(parts) == 1:
-            part = parts[0]
-            effect: Any
-            for effect in part.executor.handle(event, self.sim.now):
-                act = self._acts.get(type(effect))
-                if act is not None:
-                    act(effect, part)
-                elif type(effect) in self._others:
-                    others.append((part, effect))
-        else:
-            self._tell_several([(part, event) for part in parts], others)
-        for part, effect in others:
-            self._others[type(effect)](part, effect)
+    def tell(self, parts: Sequence[CohortPart], event: e.Event) -> None:
+        """Tells parts of an event whose times are known."""
+        self.tell_each([(part, event) for part in parts])
 
-    def tell_each(self, told: Sequence[tuple[Sequence[CohortPart], m.Ordered]]) -> None:
-        """Tells parts of an order, each of what concerns it."""
-        others: list[tuple[CohortPart, Any]] = []
-        self._tell_several([(part, share) for parts, share in told for part in parts], others)
-        for part, effect in others:
-            self._others[type(effect)](part, effect)
-
-    def _tell_several(
-        self, told: Sequence[tuple[CohortPart, e.Event | m.Ordered]], others: list[tuple[CohortPart, Any]]
-    ) -> None:
-        """Launches come first, in the order of gangs: each host enqueues in that order."""
+    def tell_each(self, told: Sequence[tuple[CohortPart, e.Event | m.Ordered]]) -> None:
+        """Tells parts what concerns each. Launches come first, in the order of gangs: each host enqueues in that order.
+        What moves contents may tell parts of more, and comes last."""
         now, together = self.sim.now, self.island.parts.together
+        others: list[tuple[CohortPart, Any]] = []
         launches: dict[Any, tuple[Any, list[CohortPart]]] = {}
         reports: dict[Any, tuple[Any, list[CohortPart]]] = {}
         alike = 0
@@ -110,9 +86,9 @@ class Commands:
                     launches.setdefault(key, (effect, []))[1].append(part)
                 elif kind is e.ToController:
                     report = effect.report
-                    alone = part if type(report) not in ALIKE else None
-                    about = (report_about(report), effect.causes, getattr(report, "blame", None), alone)
-                    reports.setdefault(about, (effect, []))[1].append(part)
+                    about = report_about(report), effect.causes, getattr(report, "blame", None)
+                    which = about if type(report) in ALIKE else len(reports)
+                    reports.setdefault(which, (effect, []))[1].append(part)
                 elif kind is e.MakeBuffer:
                     self._make(effect, part)
                 elif kind is e.MakeView or kind is e.VoidView:
@@ -126,6 +102,8 @@ class Commands:
             self._launch(effect, together(parts))
         for effect, parts in reports.values():
             self._report(effect, together(parts))
+        for part, effect in others:
+            self._others[type(effect)](part, effect)
 
     def happen(self, part: CohortPart | PartGroup, cause: e.Cause, when: HostTimes | int) -> None:
         self.island.times.put(cause, part.rows, part.number, when, self.sim.now)

@@ -11,6 +11,7 @@ Most gets come from one host, whose times are numbers: vectors of one number wou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -31,23 +32,17 @@ class ClientCosts:
     """`way`: between cards. `taking`: how long a card passes so many bytes. `chunk`: bytes of the largest one. `word`:
     how long a host's message to a client takes."""
 
-    __slots__ = ("_chunk", "_known", "_taking", "latency", "offer", "profile", "way", "word")
+    __slots__ = ("_chunk", "_taking", "chunks", "latency", "offer", "profile", "way", "word")
 
     def __init__(self, profile: Profile, latency: int, way: int, taking: Callable[[int], int], chunk: int) -> None:
         self.profile, self.latency, self.way = profile, latency, way
         self._taking, self._chunk = taking, chunk
         self.word, self.offer = profile.send + latency, profile.chunk(CARRIED_BYTES)
-        self._known: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        self.chunks = lru_cache(maxsize=KEPT)(self._chunks)
 
-    def chunks(self, sizes: tuple[int, ...]) -> list[tuple[int, int]]:
+    def _chunks(self, sizes: tuple[int, ...]) -> list[tuple[int, int]]:
         """(what it costs a host, how long it takes a card) of each chunk, of pieces of these bytes."""
-        found = self._known.get(sizes)
-        if found is None:
-            if len(self._known) >= KEPT:
-                self._known.clear()
-            each = chunks(sizes, self._chunk)
-            found = self._known[sizes] = [(self.profile.chunk(size), self._taking(size)) for size in each]
-        return found
+        return [(self.profile.chunk(size), self._taking(size)) for size in chunks(sizes, self._chunk)]
 
 
 class ContentTimes(msgspec.Struct, frozen=True, eq=False):

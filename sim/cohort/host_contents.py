@@ -23,6 +23,7 @@ Neighbours: `commands` brings what executors open, and tells them what has come;
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,7 +93,7 @@ class HostContents:
         self._open: dict[int, Transferring] = {}
         self._until = -1  # when all is over of which that is known
         self._one_by_one: set[int] = set()  # moves of which one end is ordered, and whose hosts go one by one
-        self._patterns: dict[tuple[Layouts, Layouts], Pattern | None] = {}
+        self._pattern = lru_cache(maxsize=KEPT)(self._pattern_between)
 
     # --- what goes together -----------------------------------------------------------------------------------
 
@@ -115,13 +116,7 @@ class HostContents:
         return island is not None and island.contents_together
 
     def _begin(self, transfer: int, sources: Layouts, targets: Layouts) -> None:
-        key = sources, targets
-        if key in self._patterns:
-            pattern = self._patterns[key]
-        else:
-            if len(self._patterns) >= KEPT:
-                self._patterns.clear()
-            pattern = self._patterns[key] = self._pattern(sources, targets)
+        pattern = self._pattern(sources, targets)
         if pattern is not None:
             self._open[transfer] = Transferring(transfer, pattern)
             for end in (pattern.senders, pattern.receivers):
@@ -129,7 +124,7 @@ class HostContents:
                 if history is not None:
                     history.forget()
 
-    def _pattern(self, sources: Layouts, targets: Layouts) -> Pattern | None:
+    def _pattern_between(self, sources: Layouts, targets: Layouts) -> Pattern | None:
         sim, source, target = self._sim, sources[0].place, targets[0].place
         pieces = all_pieces(sources, targets, hosts_of(target, sim.hosts_of), sim.hosts_of)
         into: dict[int, int] = {}

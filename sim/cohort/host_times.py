@@ -11,6 +11,7 @@ pattern once. The functions that matter: `TimePatterns.later`, `as_vector`, `lat
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
@@ -50,7 +51,7 @@ class TimePatterns:
 
     def __init__(self, hosts: int) -> None:
         self.even = TimePattern(np.zeros(hosts, dtype=np.int64))
-        self._later: dict[tuple[TimePattern, TimePattern, int], TimePattern] = {}
+        self._later = lru_cache(maxsize=KEPT)(_later_of_both)
 
     def later(self, one: HostTimes | int, other: HostTimes | int) -> HostTimes | int:
         """At each host the later of both. The second may be a number; if both are, so is the answer."""
@@ -73,13 +74,11 @@ class TimePatterns:
             return one
         if its.first + apart >= mine.last or mine is its:
             return ShiftedTimes(its, at)
-        key = mine, its, apart
-        pattern = self._later.get(key)
-        if pattern is None:
-            if len(self._later) >= KEPT:
-                self._later.clear()
-            pattern = self._later[key] = TimePattern(np.maximum(mine.vector, its.vector + apart))
-        return ShiftedTimes(pattern, one.at)
+        return ShiftedTimes(self._later(mine, its, apart), one.at)
+
+
+def _later_of_both(mine: TimePattern, its: TimePattern, apart: int) -> TimePattern:
+    return TimePattern(np.maximum(mine.vector, its.vector + apart))
 
 
 def as_vector(when: HostTimes | int, number: int = 0) -> Ints:

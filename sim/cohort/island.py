@@ -168,11 +168,11 @@ class CohortIsland:
         self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
         self._orders.append((message.number, all_read))
         parts = self.parts
-        told = [(parts.among(share.hosts) if owner is None else [owner.part], share) for owner, share in shares]
-        if len(told) == 1:
-            self.commands.tell(*told[0])
-        else:
-            self.commands.tell_each(told)
+        self.commands.tell_each([
+            (part, share)
+            for owner, share in shares
+            for part in (parts.among(share.hosts) if owner is None else (owner.part,))
+        ])  # fmt: skip
         return at + sim.profile.writing(nbytes) * route.number
 
     def _remember(self, message: m.Ordered) -> None:

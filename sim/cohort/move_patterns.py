@@ -9,6 +9,7 @@ Neighbours: `host_contents` sends these batches; core's `resharding` says what i
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -56,19 +57,14 @@ class End:
         self.of_edge: Edges = of_edge.reshape(-1)
         self.edges: Ints = edges.astype(np.int64)
         self.single = self.number == len(hosts)  # each host has one edge
-        self._known: dict[Spans, tuple[Edges, Edges]] = {}
+        self.edges_of = lru_cache(maxsize=KEPT)(self._edges_of)
 
-    def edges_of(self, members: Spans) -> tuple[Edges, Edges]:
+    def _edges_of(self, members: Spans) -> tuple[Edges, Edges]:
         """(their edges, by edge which of the members it belongs to)."""
-        found = self._known.get(members)
-        if found is None:
-            if len(self._known) >= KEPT:
-                self._known.clear()
-            place = {host: at for at, host in enumerate(spans.items(members))}
-            member = np.array([place.get(host, -1) for host in self.hosts])[self.of_edge]
-            edges = np.flatnonzero(member >= 0)
-            found = self._known[members] = edges, member[edges]
-        return found
+        place = {host: at for at, host in enumerate(spans.items(members))}
+        member = np.array([place.get(host, -1) for host in self.hosts])[self.of_edge]
+        edges = np.flatnonzero(member >= 0)
+        return edges, member[edges]
 
 
 class Pattern:

@@ -9,6 +9,7 @@ Neighbours: `island` asks, for each order; `routes` has the tree.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,7 +85,7 @@ class OrderTimes:
         self._passages: dict[tuple[Spans, int, int], OrderPassage] = {}  # by hosts, bytes, steps
         self._once: set[tuple[Spans, int, int]] = set()  # likewise: came once, and may not come again
         self._most = max(16, min(4 * KEPT, NUMBERS // island.hosts))
-        self._known_costs: dict[tuple[int, int], tuple[int, int, int]] = {}  # of orders for one host
+        self._costs = lru_cache(maxsize=KEPT)(self._costs_of)
         self._apart: dict[tuple[int, int], int] = {}  # by identities of two: `OrderPassage.head_start`
 
     def resume(self, read: Ints, write: Ints, last: Ints) -> None:
@@ -208,7 +209,7 @@ class OrderTimes:
         self._passages.clear()
         self._apart.clear()
 
-    def _costs(self, nbytes: int, steps: int) -> tuple[int, int, int]:
+    def _costs_of(self, nbytes: int, steps: int) -> tuple[int, int, int]:
         """How long a host takes to write such an order once, and to read it; and how long it is under way."""
         network, profile = self._sim.network, self._sim.profile
         cost = profile.taking(nbytes) + steps * profile.relay_step
@@ -216,12 +217,7 @@ class OrderTimes:
 
     def _pass_down(self, path: tuple[int, ...], at: int, nbytes: int, steps: int) -> int:
         """When the last of these hosts has read an order for it alone, which the others read and pass on."""
-        costs = self._known_costs.get((nbytes, steps))
-        if costs is None:
-            if len(self._known_costs) >= KEPT:
-                self._known_costs.clear()
-            costs = self._known_costs[nbytes, steps] = self._costs(nbytes, steps)
-        write, cost, extra = costs
+        write, cost, extra = self._costs(nbytes, steps)
         started, final = at, path[-1]
         read = free = 0
         for row in path:

@@ -11,8 +11,8 @@ Neighbours: `alike` has the executors, and says what divides them; `island` and 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache, partial
 from operator import attrgetter
-from typing import Any
 
 from core.model import Island, Spans, spans
 from core.protocol import Cause
@@ -66,9 +66,9 @@ class Parts:
         for part in self.all[1:]:
             self._owns(part)
         # what follows from `all`; forgotten when that changes
-        self._among: dict[Spans, list[CohortPart]] = {}
-        self._together: dict[tuple[CohortPart, ...], PartGroup] = {}
-        self._groups: dict[Spans, PartGroup] = {}
+        self._among = lru_cache(maxsize=KEPT)(self._that_have)
+        self._together = lru_cache(maxsize=KEPT)(self._of_parts)
+        self.group = lru_cache(maxsize=KEPT)(partial(PartGroup, island=island))  # some hosts, of whatever parts
         self._told = 0  # how often one part more was told an event, since parts were last compared
         self._price = FIRST
         self._merged = -1  # the order at which parts were merged; -1: parts have been divided since
@@ -82,35 +82,21 @@ class Parts:
         """The parts that have some of these hosts, by their first hosts."""
         if len(self.all) == 1 or hosts == self.everyone:
             return self.all
-        found = self._among.get(hosts)
-        if found is None:
-            base = self._island.base_host
-            some: dict[int, CohortPart] = {}
-            for low, high in hosts:
-                for part in self._of_row[max(0, low - base) : max(0, high - base)]:
-                    some[part.host] = part
-            _bound(self._among)
-            found = self._among[hosts] = [some[host] for host in sorted(some)]
-        return found
+        return self._among(hosts)
+
+    def _that_have(self, hosts: Spans) -> list[CohortPart]:
+        base = self._island.base_host
+        some: dict[int, CohortPart] = {}
+        for low, high in hosts:
+            for part in self._of_row[max(0, low - base) : max(0, high - base)]:
+                some[part.host] = part
+        return [some[host] for host in sorted(some)]
 
     def together(self, parts: Sequence[CohortPart]) -> CohortPart | PartGroup:
-        if len(parts) == 1:
-            return parts[0]
-        key = tuple(parts)
-        found = self._together.get(key)
-        if found is None:
-            members = spans.union(*(part.members for part in parts))
-            _bound(self._together)
-            found = self._together[key] = PartGroup(members, self._island)
-        return found
+        return parts[0] if len(parts) == 1 else self._together(tuple(parts))
 
-    def group(self, members: Spans) -> PartGroup:
-        """Some hosts, of whatever parts."""
-        found = self._groups.get(members)
-        if found is None:
-            _bound(self._groups)
-            found = self._groups[members] = PartGroup(members, self._island)
-        return found
+    def _of_parts(self, parts: tuple[CohortPart, ...]) -> PartGroup:
+        return PartGroup(spans.union(*(part.members for part in parts)), self._island)
 
     # --- divide -------------------------------------------------------------------------------------------
 
@@ -170,8 +156,8 @@ class Parts:
 
     def _changed(self) -> None:
         self.all.sort(key=attrgetter("host"))
-        self._among.clear()
-        self._together.clear()
+        self._among.cache_clear()
+        self._together.cache_clear()
 
     # --- merge --------------------------------------------------------------------------------------------
 
@@ -213,8 +199,3 @@ class Parts:
             self._merged = number
         else:
             self._price = min(MOST, 2 * self._price)
-
-
-def _bound(answers: dict[Any, Any]) -> None:
-    if len(answers) >= KEPT:
-        answers.clear()

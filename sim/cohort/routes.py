@@ -6,6 +6,7 @@ which costs no copy.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -83,7 +84,7 @@ class CohortTree:
         self.depths = np.zeros(island.hosts, dtype=np.int64)
         for number, level in enumerate(self._levels, 1):
             self.depths[level] = number
-        self._routes: dict[Spans, CohortRoute] = {}
+        self.route = lru_cache(maxsize=512)(self._route)  # by the hosts that a message is for
 
     @property
     def flat(self) -> bool:
@@ -103,14 +104,6 @@ class CohortTree:
         while self._parents[row] >= 0:
             row = int(self._parents[row])
         return row
-
-    def route(self, hosts: Spans) -> CohortRoute:
-        found = self._routes.get(hosts)
-        if found is None:
-            if len(self._routes) > 512:
-                self._routes.clear()
-            found = self._routes[hosts] = self._route(hosts)
-        return found
 
     def _route(self, hosts: Spans) -> CohortRoute:
         reached = np.zeros(self._island.hosts, dtype=bool)

@@ -3,10 +3,6 @@
 `axes_of` takes a gang's place, a group of its devices, the island and the chip. It returns the axes that `ici`
 prices.
 
-A gang's place is a few strides, a group is a few more, and a torus numbers its devices host by host. So a group
-is split, digit by digit, into steps along the axes of the torus, without listing its members. Where the digits do not
-divide evenly (slices across the edge of a torus, moved devices), the members are listed.
-
 There are three cases on a torus, tried in this order:
 - *box*: members are every combination of some coordinates along each axis. An axis is a ring if the torus
   wraps there and the members are spaced evenly all the way round; otherwise it is a line.
@@ -20,7 +16,6 @@ one chip always do: the bandwidth of an axis is what one group gets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from typing import Literal, NamedTuple
@@ -47,13 +42,6 @@ class AxisGroup(NamedTuple):
     @property
     def size(self) -> int:
         return prod(extent for extent, _ in self.levels)
-
-    def member(self, index: int) -> int:
-        found = self.first
-        for extent, stride in reversed(self.levels):
-            index, digit = divmod(index, extent)
-            found += digit * stride
-        return found
 
     def members(self) -> Numbers:
         found = np.array([self.first], dtype=np.int64)
@@ -131,68 +119,9 @@ def network(island: Island, chip: Chip) -> IciLink:
 @lru_cache(maxsize=4096)
 def _coordinates(place: Place, group: AxisGroup, island: Island) -> Coordinates | None:
     """The coordinates of a box, or of the box around a ragged group; None if the group is scattered."""
-    found = _by_digits(place, group, island)
-    if found is not None:
-        return found
     points = _points(place, group, island)
     box = tuple(tuple(np.flatnonzero(np.bincount(along)).tolist()) for along in points)
     return box if group.size * 2 >= prod(map(len, box)) else None
-
-
-def _by_digits(place: Place, group: AxisGroup, island: Island) -> Coordinates | None:
-    if len(place.grids) > 1:
-        return None
-    grid = place.grids[0]
-    in_grid = _digits(group.levels, group.first, grid.shape)
-    if in_grid is None:
-        return None
-    numbers = [(extent, step * grid.strides[digit]) for extent, digit, step in in_grid]
-    first = grid.device(group.first) + sum((extent - 1) * min(step, 0) for extent, step in numbers)
-    upwards = [(extent, abs(step)) for extent, step in numbers]
-    in_torus = _digits(upwards, first - island.base_device, (*_hosts(island), *island.block))
-    if in_torus is None:
-        return None
-    rank = len(island.torus)
-    found = [[start] for start in island.coords(first)]
-    for extent, digit, step in in_torus:
-        axis = digit % rank
-        unit = step * (island.block[axis] if digit < rank else 1)
-        found[axis] = [start + turn * unit for start in found[axis] for turn in range(extent)]
-    return tuple(tuple(sorted(along)) for along in found)
-
-
-def _digits(levels: Sequence[tuple[int, int]], first: int, radices: Shape) -> list[tuple[int, int, int]] | None:
-    """Splits strided levels so that each steps through one digit of a mixed-radix number: (extent, digit, step).
-
-    None if a level would carry from one digit into the next.
-    """
-    found: list[tuple[int, int, int]] = []
-    for extent, stride in levels:
-        cut = _cut(extent, stride, radices)
-        if cut is None:
-            return None
-        found += cut
-    for at in range(len(radices)):
-        top = first // prod(radices[at + 1 :]) % radices[at]
-        if top + sum((extent - 1) * step for extent, digit, step in found if digit == at) >= radices[at]:
-            return None
-    return found
-
-
-def _cut(extent: int, stride: int, radices: Shape) -> list[tuple[int, int, int]] | None:
-    found: list[tuple[int, int, int]] = []
-    weight = 1
-    for digit in reversed(range(len(radices))):
-        radix = radices[digit]
-        if extent > 1 and stride < weight * radix:
-            step, odd = divmod(stride, weight)
-            inside = min(extent, -(-radix // step))
-            if odd or extent % inside:
-                return None
-            found.append((inside, digit, step))
-            extent, stride = extent // inside, stride * inside
-        weight *= radix
-    return found if extent == 1 else None
 
 
 def _points(place: Place, group: AxisGroup, island: Island) -> list[Numbers]:
@@ -224,11 +153,6 @@ def _devices(place: Place) -> Numbers:
     grids = {(grid.shape, grid.strides) for grid in place.grids}  # most grids have the same shape and strides
     patterns = {one: AxisGroup(tuple(zip(*one, strict=True))).members() for one in grids}
     return np.concatenate([grid.base + patterns[grid.shape, grid.strides] for grid in place.grids])
-
-
-def _hosts(island: Island) -> Shape:
-    """The number of hosts along each axis."""
-    return tuple(size // block for size, block in zip(island.torus, island.block, strict=True))
 
 
 # --- which links join the members ---------------------------------------------------------------------------------
@@ -282,21 +206,30 @@ def _along(at: Shape, used: Shape, around: int, hop: IciLink) -> Axis:
     return Axis("line", count, hop.bandwidth / share, hop.latency * length / (count - 1))
 
 
-def _scattered(place: Place, group: AxisGroup, island: Island, chip: Chip) -> tuple[Axis, ...]:
+def hops_to_next(place: Place, group: AxisGroup, island: Island, chip: Chip) -> Numbers:
+    """For each member: the hops on the torus from its chip to the next member's, and from the last to the first."""
     points = _points(place, group, island)
     points[-1] = points[-1] // chip.devices_per_chip
     hops = np.zeros(group.size, dtype=np.int64)
     for at, size, wraps in zip(points, _shape(island, chip), island.wraps, strict=True):
         away = np.abs(at - np.roll(at, -1))
         hops += np.minimum(away, size - away) if wraps else away
-    mean = max(1.0, float(hops.mean()))
+    return hops
+
+
+def _scattered(place: Place, group: AxisGroup, island: Island, chip: Chip) -> tuple[Axis, ...]:
+    mean = max(1.0, float(hops_to_next(place, group, island, chip).mean()))
     hop = link(island, chip)
     return (Axis("ring", group.size, hop.bandwidth / chip.devices_per_chip / mean, hop.latency * mean),)
 
 
+def hosts_joined(place: Place, group: AxisGroup, island: Island) -> int:
+    """On how many hosts the members are."""
+    return np.unique((_devices(place)[group.members()] - island.base_device) // island.devices_per_host).size
+
+
 def _switched(place: Place, group: AxisGroup, island: Island, chip: Chip) -> tuple[Axis, ...]:
-    numbers = _devices(place)[group.members()] - island.base_device
-    hosts = np.unique(numbers // island.devices_per_host).size
+    hosts = hosts_joined(place, group, island)
     between = Axis("switch", hosts, *network(island, chip))
     within = Axis("switch", -(-group.size // hosts), *link(island, chip))
     return tuple(axis for axis in (between, within) if axis.size > 1)

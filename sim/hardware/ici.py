@@ -19,11 +19,12 @@ from math import ceil, prod
 
 from core.model import Island, Place
 
-from .axes import Axis, AxisGroup, axes_of, groups_of, link, network
+from .axes import Axis, AxisGroup, axes_of, groups_of, hops_to_next, hosts_joined, link, network
 from .chips import Chip
 from .kernels import Collective, Kernel
 
 SECOND = 1e9  # in nanoseconds
+FIRST = 8  # steps of a permute by which its other steps are judged
 
 Where = tuple[Place, Island, Chip]
 # Keyed by the kernel's identity (the kernel is kept alive beside it): hashing hundreds of collectives would take
@@ -101,48 +102,15 @@ def _permute(nbytes: int, group: AxisGroup, place: Place, island: Island, chip: 
     """Nanoseconds of a permute. The latency is that of the longest step, and the step from the last member back to
     the first counts as one. Most steps resemble the first few; where those have several hops, as many messages
     share a link."""
-    hop = link(island, chip)
-    steps = {
-        (at, after): _hops(place.device(group.member(at)), place.device(group.member(after)), island, chip)
-        for at, after in _steps(group)
-    }
     if not island.torus:
-        away = network(island, chip) if any(steps.values()) else hop
+        away = network(island, chip) if hosts_joined(place, group, island) > 1 else link(island, chip)
         return away.latency + nbytes / away.bandwidth * SECOND
-    far = [hops for hops in steps.values() if hops]
-    if not far:
+    hops = hops_to_next(place, group, island, chip)
+    far = hops[hops > 0]
+    if not len(far):
         return chip.core_latency + nbytes / chip.core_bandwidth * SECOND
-    most = [hops for (at, after), hops in steps.items() if hops and at < after <= MANY] or far
-    together = 1 if len(far) < len(steps) else chip.devices_per_chip  # devices of a chip that send out of it
-    return max(far) * hop.latency + nbytes * together * sum(most) / len(most) / hop.bandwidth * SECOND
-
-
-MANY = 8
-
-
-def _steps(group: AxisGroup) -> list[tuple[int, int]]:
-    """The first few steps, and one of each further kind."""
-    size = group.size
-    ends = {1 << power for power in range(size.bit_length())} | set(range(1, MANY + 1))
-    inside = 1
-    for extent, _ in reversed(group.levels):
-        inside *= extent
-        ends.add(inside)
-    return [*((end - 1, end) for end in sorted(ends) if end < size), (size - 1, 0)]
-
-
-def _hops(one: int, other: int, island: Island, chip: Chip) -> int:
-    if island.torus:
-        return distance(one, other, island, chip)
-    return int(island.host_of(one) != island.host_of(other))
-
-
-def distance(one: int, other: int, island: Island, chip: Chip) -> int:
-    """Hops between the chips of two devices of one island."""
-    hops = 0
-    ends = zip(island.coords(one), island.coords(other), island.torus, island.wraps, strict=True)
-    for left, (here, there, size, wraps) in zip(range(len(island.torus) - 1, -1, -1), ends, strict=True):
-        share = 1 if left else chip.devices_per_chip
-        away = abs(here // share - there // share)
-        hops += min(away, -(-size // share) - away) if wraps else away
-    return hops
+    first = hops[: min(FIRST, group.size - 1)]
+    most = first[first > 0] if first.any() else far
+    together = 1 if len(far) < len(hops) else chip.devices_per_chip  # devices of a chip that send out of it
+    hop = link(island, chip)
+    return int(far.max()) * hop.latency + nbytes * together * float(most.mean()) / hop.bandwidth * SECOND

@@ -229,10 +229,10 @@ class HostProcess(Process):
         # gangs whose host work is done before their data come -> when it is done
         self._prepared: dict[int, int] = {}
         self._given_up: dict[int, None] = {}  # gangs that may not reach the devices any more
-        self._acts: dict[type, Callable[[Any, int], int]] = {
+        # Other commands take no time on a machine with enough cores.
+        self.acts: dict[type, Callable[[Any, int], int]] = {
             e.Send: self._send, e.Launch: self.launch, e.Prepare: self.prepare, e.CompileCode: self._compile,
             e.Reform: self._reform, e.Abandon: self._abandon, e.Stop: self._stop, e.CountRows: self._count,
-            e.MakeBuffer: self.make, e.Received: self.received, e.OpenSend: self.opened, e.OpenRecv: self.coming,
             e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy, e.LogLine: self._say, e.Close: self._close,
         }  # fmt: skip
 
@@ -322,7 +322,7 @@ class HostProcess(Process):
                 for peer in effect.peers:
                     self.sim.send_contents(self.name, self.sim.from_hosts(peer), effect.message, at)
                 continue
-            act = self._acts.get(type(effect))
+            act = self.acts.get(type(effect))
             if act is not None:
                 at = act(effect, at)
         return at
@@ -343,22 +343,6 @@ class HostProcess(Process):
 
     def prepare(self, effect: e.Prepare, at: int) -> int:
         self._prepared[effect.seq] = at + self.sim.profile.prepare
-        return at
-
-    def make(self, effect: e.MakeBuffer, at: int) -> int:
-        """Makes a buffer from contents that came with a call; free on a machine with enough cores."""
-        return at
-
-    def coming(self, effect: e.OpenRecv, at: int) -> int:
-        """Opens the receiving end of a transfer; free."""
-        return at
-
-    def received(self, effect: e.Received, at: int) -> int:
-        """Makes buffers from contents that came by a transfer; free on a machine with enough cores."""
-        return at
-
-    def opened(self, effect: e.OpenSend, at: int) -> int:
-        """Opens the sending end of a transfer; free on a machine with enough cores."""
         return at
 
     def launch(self, effect: e.Launch, at: int) -> int:

@@ -101,6 +101,9 @@ class CrowdedHost(HostProcess):
         self._held = -1  # the gang that the enqueuing thread computes
         self.pacer = ReportPacer()
         self._python = cores.process_of is not None
+        self.acts |= {
+            e.MakeBuffer: self._make, e.OpenRecv: self._coming_in, e.Received: self._received, e.OpenSend: self._opened,
+        }  # fmt: skip
         self._wire = SimThread(
             clock, lambda came, now: self.take_all(came[0], came[1].messages, now), self._thread(READ)
         )
@@ -180,23 +183,23 @@ class CrowdedHost(HostProcess):
         self._ahead[seq] = True
         self._go_on()
 
-    def make(self, effect: e.MakeBuffer, at: int) -> int:
+    def _make(self, effect: e.MakeBuffer, at: int) -> int:
         """Makes a buffer on the enqueuing thread, before any gang that reads it."""
         if effect.literal is not None:
             self._make_buffer(effect.buffer, at)
         return at
 
-    def coming(self, effect: e.OpenRecv, at: int) -> int:
+    def _coming_in(self, effect: e.OpenRecv, at: int) -> int:
         self._coming[effect.transfer] = len(effect.buffers)
         return at
 
-    def received(self, effect: e.Received, at: int) -> int:
+    def _received(self, effect: e.Received, at: int) -> int:
         arrays = self._coming.pop(effect.transfer, 1)
         for _ in range(arrays if effect.blame is None else 0):
             self._make_buffer(effect.transfer, at)
         return at + self.sim.profile.transfer_end
 
-    def opened(self, effect: e.OpenSend, at: int) -> int:
+    def _opened(self, effect: e.OpenSend, at: int) -> int:
         return at + self.sim.profile.transfer_end
 
     def _make_buffer(self, what: int, at: int) -> None:

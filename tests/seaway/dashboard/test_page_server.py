@@ -17,7 +17,7 @@ import pytest
 
 import seaway as sw
 from core.record import Look
-from seaway.dashboard import PageServer, Unavailable
+from seaway.dashboard import LiveSource, PageServer, Unavailable
 from seaway.dashboard.page_server import MOST
 from seaway.errors import SeawayError
 from seaway.trace.trace_source import TraceSource
@@ -200,16 +200,11 @@ def test_a_request_that_is_too_large_is_not_read(page: PageServer) -> None:
 
 
 def test_a_source_that_does_not_answer_is_an_error_that_passes() -> None:
-    class Away:
-        kind, title, began, over = "cluster", "away", 0, False
-        islands: list[Any] = []
+    class Away(LiveSource):
+        kind, title, islands = "cluster", "away", []
 
         def look(self, request: Look) -> Any:
             raise Unavailable("no controller answers at head:29000")
-
-        def at(self, time: int) -> None: ...
-
-        def close(self) -> None: ...
 
     page = PageServer(Away(), "127.0.0.1:0")
     try:

@@ -117,7 +117,11 @@ def _running(folder: Path) -> tuple[int, str] | None:
 def _grow(given: argparse.Namespace, cluster: Cluster, access: Access, pid: int, address: str) -> int:
     """The controller takes in the hosts that are wanted now, and the process that runs the others starts agents."""
     name = given.cluster or f"--hosts {given.hosts}"
-    asked(address, access, GrowCall(_file_of(given), name))
+    try:
+        asked(address, access, GrowCall(_file_of(given), name))
+    except SeawayError as wrong:
+        begins = f"--state {given.state} is in use by process {pid}: end that one first, or let it grow"
+        raise SeawayError(f"{begins}. {wrong}") from None
     os.kill(pid, signal.SIGUSR1)
     found = _await_ready(address, access, cluster.hosts)
     print(_greeting(found, address, given.token_file), flush=True)

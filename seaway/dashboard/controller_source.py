@@ -41,11 +41,14 @@ class ControllerSource(LiveSource):
         self._loop = LoopThread("seaway-dashboard")
         self._channel: grpc.aio.Channel = self._do(self._open())
         try:
-            cluster = self._about()
+            self._take(self._about())
         except CallError as wrong:
             self.close()
             raise SeawayError(_why(address, wrong)) from None
-        self.title, self.islands = f"{cluster.describe()} at {address}", machines.of_setup(cluster).islands
+
+    def _take(self, cluster: Cluster) -> None:
+        self._cluster, self.islands = cluster, machines.of_setup(cluster).islands
+        self.title = f"{cluster.describe()} at {self._address}"
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         with self._lock:
@@ -73,7 +76,7 @@ class ControllerSource(LiveSource):
             islands = len(found.view.islands) if found.view is not None else 0
             hosts = max((high for _, high in found.connected), default=0)
             if islands > len(self._cluster.islands) or hosts > self._cluster.hosts:
-                self._cluster = self._about()  # it has grown
+                self._take(self._about())  # it has grown
         except CallError as wrong:
             raise Unavailable(_why(self._address, wrong)) from None
         self.began = found.began  # of the controller that answered last

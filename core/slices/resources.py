@@ -470,7 +470,7 @@ class Resources:
     def _find_alone(
         self, binding: Binding, anyway: bool, ignore_claims: bool = False, away: Spans = spans.EMPTY
     ) -> Place | None:
-        spec = binding.spec
+        spec, anyway = binding.spec, anyway or binding.left
         claims = [] if ignore_claims else [b.claim for b in self._claims_ahead(binding) if b.claim]
         if back := binding.back:
             there = self._inventories[back.island].takes_back(back, spec.exclusive, anyway)

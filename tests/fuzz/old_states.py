@@ -10,7 +10,7 @@ from collections.abc import Callable
 from core.model.program import SliceSpec, Value
 from tests.world.world import World
 
-from .case import MS, US, Case, OldState
+from .case import MS, US, AskElastic, Case, OldState
 from .judging import Failed
 from .waiting import who_waits
 
@@ -54,7 +54,9 @@ class Operator:
 
     def judge(self, case: Case, goes_on: Callable[[Callable[[], bool]], bool]) -> None:
         """A new client is served, if there is a device left for it. `goes_on`: while this is true, in bounded time."""
-        if not self.acted or any(spec.exclusive for program in case.programs for spec in program.slices):
+        slices = [spec for program in case.programs for spec in program.slices]
+        slices += [action.like for action in case.actions if isinstance(action, AskElastic)]
+        if not self.acted or any(spec.exclusive for spec in slices):
             return
         script = self._world.client("new")
         fetch = script.get(script.put(Value((1,), "float32"), SliceSpec("new", 1)))

@@ -267,7 +267,10 @@ class Cluster:
         return True
 
     def operate(self, action: str, name: str) -> None:
-        """As an operator does with a client or a host. It may be away just now, or the controller."""
+        """As an operator does with a client or a host, one thing after another. It may be away just now, or the
+        controller."""
+        for command in self._operators:
+            command.wait(60)
         words = [sys.executable, "-m", "seaway", action, self.network.controller("controller", self.port), name]
         wait = [] if action in ("uncordon", "grow") else ["--no-wait"]
         place = [*self.network.place("controller"), *words, *wait, *self.network.access()]

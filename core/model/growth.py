@@ -85,13 +85,14 @@ class _Counted:
 # --- what a larger cluster may be ---------------------------------------------------------------------------------
 
 
+NUMBERED = ("name", "devices_per_host", "base_host", "base_device", "torus", "block", "wraps")
+
+
 def same_numbers(cluster: Cluster, larger: Cluster) -> bool:
-    """Whether all hosts and devices of a cluster have the same islands and numbers in another one."""
+    """Whether all hosts and devices of a cluster have the same islands, numbers and places in another one."""
     pairs = list(zip(cluster.islands, larger.islands, strict=False))
     return len(pairs) == len(cluster.islands) and all(
-        (one.name, one.devices_per_host, one.base_host, one.base_device)
-        == (other.name, other.devices_per_host, other.base_host, other.base_device)
-        and one.hosts <= other.hosts
+        all(getattr(one, name) == getattr(other, name) for name in NUMBERED) and one.hosts <= other.hosts
         for one, other in pairs
     )
 

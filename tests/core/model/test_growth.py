@@ -84,6 +84,9 @@ def test_a_controller_begins_with_the_cluster_that_has_all_its_hosts() -> None:
     assert larger_of(HERE, grown) == grown
     roomy = Cluster((replace(A, memory=1 << 34), replace(B, hosts=2), C))
     assert larger_of(grown, roomy) == roomy, "what is known of devices may change with a start"
+    torus = replace(C, devices_per_host=4, hosts=4, torus=(4, 4), block=(2, 2))
+    turned = replace(torus, torus=(2, 8), wraps=(), block=(2, 2))
+    assert larger_of(Cluster((torus,)), Cluster((turned,))) is None, "its devices have other places"
     for other in (Cluster((B, A)), Cluster((replace(A, memory=1 << 34), B)), Cluster((A, C))):
         assert larger_of(grown, other) is None
 

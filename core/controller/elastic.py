@@ -68,13 +68,12 @@ class Elastic(ControllerModule):
             return f"elastic slice {call.name!r} was asked for twice"
         if any(spec and (spec.of or spec.mesh) for spec in (call.slice, call.has)):
             return f"elastic slice {call.name!r} is to be a part of another one, or a mesh"
-        largest = max(island.island.devices for island in self._state.islands)
-        sizes = tuple(sorted({size for size in call.sizes if 0 < size <= largest} or call.sizes[:1]))
+        sizes = tuple(sorted({size for size in call.sizes if size > 0}))
         told = call.has.name if call.has else ""
         each = ElasticRecord(session, call.name, call.slice, sizes, call.request, told=told, since=now)
         try:
-            if not 0 < len(call.sizes) <= MOST_SIZES or sum(key[0] == number for key in self.all) >= MOST:
-                raise Impossible(f"a client has {MOST} elastic slices at most, of {MOST_SIZES} sizes each")
+            if not 0 < len(sizes) <= MOST_SIZES or sum(key[0] == number for key in self.all) >= MOST:
+                raise Impossible(f"a client has {MOST} elastic slices at most, of {MOST_SIZES} sizes from 1 on each")
             first = call.has or self._named(each, sizes[0])
             resources.bind(number, first)
         except Impossible as error:

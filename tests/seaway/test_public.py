@@ -20,7 +20,7 @@ HEAVY = ("jax", "numpy", "pandas", "matplotlib", "simpy", "pyarrow", "grpc", "tq
 
 NAMES = """
     simulate local connect slice jit pmap program synthetic pipeline stage put route checkpoint get
-    block_until_ready client spawn current_session now sleep deadline Array Run Session Slice costs
+    block_until_ready client spawn current_session now sleep deadline Array ElasticSlice Run Session Slice costs
     errors policies trace workload __version__
 """
 FACE = NAMES.split()
@@ -30,7 +30,7 @@ MODULES = {
         Cancelled Unreachable NotReady CostError NoCompiler TooBig NotATrace WrongPolicy
     """,
     "policies": """
-        Policy Ready Ticket RunningGang Reserve Fifo Stride RoundRobin Priority Shortest Deadline named names check
+        Policy Ready Ticket RunningGang Reserve Fifo Stride RoundRobin Priority Shortest SliceUse Deadline named names check
     """,
     "costs": "Cost MemoryUse costs duration roofline_costs synthetic text_costs tpu_costs units work_of",
     "trace": "Overlay Trace joined of_setup step_table times",

@@ -30,7 +30,8 @@ MODULES = {
         Cancelled Unreachable NotReady CostError NoCompiler TooBig NotATrace WrongPolicy
     """,
     "policies": """
-        Policy Ready Ticket RunningGang Reserve Fifo Stride RoundRobin Priority Shortest SliceUse Deadline named names check
+        Policy Ready Ticket RunningGang Reserve SliceUse Fifo Stride RoundRobin Priority Shortest Deadline named
+        names check
     """,
     "costs": "Cost MemoryUse costs duration roofline_costs synthetic text_costs tpu_costs units work_of",
     "trace": "Overlay Trace joined of_setup step_table times",

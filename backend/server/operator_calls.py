@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from core.model import Cluster, spans, why_not_grown
+from core.model import Cluster, Impossible, spans, why_not_grown
 from core.protocol import effects as e
 
 from ..node import CallError
@@ -107,8 +107,7 @@ class OperatorCalls:
     def _island(self, name: str) -> int:
         if not name:
             return -1
-        found = [island.index for island in self._server.cluster.islands if island.name == name]
-        if not found:
-            names = ", ".join(repr(island.name) for island in self._server.cluster.islands[:8])
-            raise CallError(f"no island is called {name!r}: there are {names}", grpc.StatusCode.NOT_FOUND)
-        return found[0]
+        try:
+            return self._server.cluster.island(name).index
+        except Impossible as error:
+            raise CallError(str(error), grpc.StatusCode.NOT_FOUND) from None

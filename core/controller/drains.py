@@ -20,6 +20,7 @@ from .membership import Membership
 from .outbox import TurnOutbox
 from .records import RunRecord
 from .relocation import Relocation
+from .runs import Runs
 from .state import ControllerModule, State
 from .watch import Watchdog
 
@@ -44,6 +45,7 @@ class Drains(ControllerModule):
     _outbox: TurnOutbox
     _relocation: Relocation
     _resources: Resources
+    _runs: Runs
     _watch: Watchdog
     under_way: dict[int, Drain] = {}  # by host
 
@@ -58,7 +60,7 @@ class Drains(ControllerModule):
             if host in self.under_way:
                 self._end(self.under_way[host])
             self._state.drained.pop(host, None)
-            self._relocation.places_changed(now)
+            self._runs.slices_bound(now)
         return ""
 
     def drain(self, host: int, patience: int, now: int) -> str:

@@ -30,8 +30,6 @@ from .state import ControllerModule, State
 from .watch import Watchdog
 
 Placed = Sequence[tuple[Binding, Place]]  # slices, and where they would be instead
-
-
 MOST, MOST_SIZES = 64, 4096  # elastic slices of a client, and sizes of each
 
 
@@ -44,7 +42,6 @@ class ElasticRecord(msgspec.Struct, eq=False):
     # which it is, with its ticket: the last one of them; the client moves to it from those before
     slices: dict[str, int] = {}
     told: str = ""  # the client knows this one
-    why: str = ""
     since: int = 0  # when it got this size
     for_slice: Key | None = None  # shrinks so that this one has room
 
@@ -122,7 +119,7 @@ class Elastic(ControllerModule):
             found = self._larger(each, current)
             if found and self._become(each, found, ""):
                 self._resources.release(*current.key)
-            self._tell(each, now)
+            self._tell(each, "", now)
             return found is not None
         if len(each.slices) > 1 or current.held or not each.told:
             return False
@@ -135,7 +132,7 @@ class Elastic(ControllerModule):
             if found is not None and now < again:
                 self._due = min(self._due or again, again)
                 found = None
-        return found is not None and self._become(each, found, why) and self._tell(each, now)
+        return found is not None and self._become(each, found, why) and self._tell(each, why, now)
 
     def _current(self, each: ElasticRecord) -> Binding | None:
         """What it is, or is becoming; the client may have released those before."""
@@ -157,11 +154,11 @@ class Elastic(ControllerModule):
             return False
         return self._resources.elsewhere(*current.key) is None
 
-    def _tell(self, each: ElasticRecord, now: int) -> bool:
+    def _tell(self, each: ElasticRecord, why: str, now: int) -> bool:
         each.told, each.since = list(each.slices)[-1], now
         binding = self._resources.binding(each.session.number, each.told)
         assert binding is not None
-        self._outbox.note(each.session.peer, Sized(each.request, each.name, binding.spec, each.why))
+        self._outbox.note(each.session.peer, Sized(each.request, each.name, binding.spec, why))
         return True
 
     def _become(self, each: ElasticRecord, found: tuple[int, Place], why: str) -> bool:
@@ -171,7 +168,7 @@ class Elastic(ControllerModule):
             return False
         binding = self._resources.binding(number, spec.name)
         assert binding is not None
-        each.slices[spec.name], each.why = binding.ticket, why
+        each.slices[spec.name] = binding.ticket
         if why:
             text = f"slice {each.name!r} of client {each.session.name!r} is to have {size} devices: {why}"
             self._outbox.effect(LogLine(text))
@@ -245,11 +242,11 @@ class Elastic(ControllerModule):
         room = self._room(wanted, shrunk)
         assert room is not None
         self._resources.claim(wanted, room)
-        until = 0
+        until, why = 0, f"slice {wanted.spec.name!r} waits for devices"
         for each, found, _ in shrunk:
-            if self._become(each, found, f"slice {wanted.spec.name!r} waits for devices"):
+            if self._become(each, found, why):
                 each.for_slice, until = wanted.key, now + keep
-                self._tell(each, now)
+                self._tell(each, why, now)
         return until
 
     def _room(

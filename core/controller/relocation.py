@@ -514,10 +514,6 @@ class Relocation(ControllerModule):
         each.line, each.tried, each.seen = 0, self._ledger.eased, ()
         each.why = "device memory for all of its arrays"
 
-    def places_changed(self, now: int) -> None:
-        """There is more room: slices that wait for devices may have them."""
-        self._runs.slices_bound(now)
-
     # --- out -----------------------------------------------------------------------------------------------------
 
     def _release(self, each: OnTheWay, now: int) -> None:

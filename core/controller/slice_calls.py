@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..model import device_spans, spans
+from ..model import Impossible, device_spans, spans
 from ..protocol import Blame, OperateSlices, Refused, Relocate, Relocated
 from ..slices import Resources
 from .outbox import TurnOutbox
@@ -36,15 +36,14 @@ class SliceCalls(ControllerModule):
 
     def called(self, session: ClientRecord, call: Relocate, now: int) -> str | None:
         """A client asks for its own slices."""
-        known = [island.island.index for island in self._state.islands if island.island.name == call.island]
         names = [call.slice] if call.slice else self._names(session.number)
-        if sum(each.session is session for each in self.asked) >= MOST:
-            wrong = f"{MOST} such calls of this client have not been answered"
-        elif call.island and not known:
-            wrong = f"no island is called {call.island!r}"
-        else:
-            island = known[0] if call.island else -1
+        try:
+            if sum(each.session is session for each in self.asked) >= MOST:
+                raise Impossible(f"{MOST} such calls of this client have not been answered")
+            island = self._state.cluster.island(call.island).index if call.island else -1
             wrong = self.operate(OperateSlices(session.number, call.action, call.slice, island=island), now)
+        except Impossible as error:
+            wrong = str(error)
         if wrong:
             self._outbox.note(session.peer, Refused("relocate", call.request, Blame("refused", wrong)))
         else:

@@ -125,7 +125,7 @@ def _parked_at_once(self: Relocation, each: OnTheWay, now: int) -> None:
 
 @bug("grown in silence", "a client is not told what its elastic slice is", first=PREEMPTS)
 def _(put: Patch) -> None:
-    put(Elastic, "_tell", lambda self, each, now: True)
+    put(Elastic, "_tell", lambda self, each, why, now: True)
 
 
 @bug("room that others have", "an elastic slice grows into devices that others have alone", first=PREEMPTS)

@@ -168,7 +168,7 @@ def test_what_cannot_be_moved_is_refused_by_name() -> None:
     assert operate(made, "resume") == "slice 's' is not suspended"
     a.a.relocate("move", island="nowhere")
     assert made.run()
-    assert a.a.refusals[-1].blame.cause == "no island is called 'nowhere'"
+    assert a.a.refusals[-1].blame.cause == "no island 'nowhere'; there is: 'i'"
     drain(made)
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import planted, planted_anew, planted_growth, planted_moves, planted_reserving  # noqa: F401 - the bugs
+from tests.fuzz import planted, planted_anew, planted_disks, planted_growth, planted_moves, planted_reserving  # noqa: F401
 from tests.fuzz.case import Action, Case, CrashHost, Restart
 from tests.fuzz.draw import (
     ACCOUNTS,
     ANEW,
+    DISKS,
     FEATURES,
     GROWING,
     OLD_STATES,
@@ -34,7 +35,21 @@ from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
 
 SEEDS, FEWER, CHUNK = 50, 20, 10
-KINDS = (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES, ONE_WAY, RESHARDS, OPERATED, ACCOUNTS, PREEMPTS, GROWING, RESTED)
+KINDS = (
+    ANEW,
+    PARTS,
+    RESERVES,
+    VIEWS,
+    OLD_STATES,
+    ONE_WAY,
+    RESHARDS,
+    OPERATED,
+    ACCOUNTS,
+    PREEMPTS,
+    GROWING,
+    RESTED,
+    DISKS,
+)
 FIRSTS = [*range(0, SEEDS, CHUNK), *[first for kind in KINDS for first in range(kind, kind + FEWER, CHUNK)]]
 FOUND = {  # a seed that failed once, and what was wrong
     3474: "a second name for a result that was taken back, and made elsewhere",

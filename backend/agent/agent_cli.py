@@ -65,6 +65,8 @@ def options() -> argparse.ArgumentParser:
     add("--cache", "a folder that keeps compiled code between starts", metavar="FOLDER")
     shared = "a folder that all hosts see; clients may save and restore below it"
     add("--checkpoints", shared, metavar="FOLDER")
+    local = "a folder on a local disk, for arrays that host memory has no room for (`host_disk`); default: /var/tmp"
+    add("--spill", local, metavar="FOLDER")
     add_options(found)
     add("--token-file", "a file with the cluster's token")
     add_process_options(add)
@@ -189,7 +191,7 @@ def devices_of(chosen: argparse.Namespace) -> Devices:
         return kind(
             memory=chosen.memory, cache=cache_of(chosen.cache) if chosen.cache else None,
             checkpoints=Path(chosen.checkpoints).absolute() if chosen.checkpoints else None,
-            patience=chosen.callback_seconds,
+            spill=Path(chosen.spill).absolute() if chosen.spill else None, patience=chosen.callback_seconds,
         )  # fmt: skip
     except (RuntimeError, AssertionError) as error:  # JAX's errors when the platform is missing
         reason = (str(error) or "JAX finds none").splitlines()[0]

@@ -79,11 +79,12 @@ def tidy(folder: Path, now: float) -> None:
             new = folder / f"{step}.partial-{nonce}"
             with suppress(OSError):
                 (new if (new / ROOT_FILE).exists() else folder / name).rename(whole)
-        elif kind != "partial" or not _alive(folder / name, now):
+        elif kind != "partial" or not alive(folder / name, now):
             shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def _alive(partial: Path, now: float) -> bool:
+def alive(partial: Path, now: float) -> bool:
+    """Whether a process may still write to the folder."""
     marks = [partial / name for name in _names(partial) if name.startswith(MARK)]
     if not marks:  # it has just begun, or is just being completed
         return _young(partial, now)

@@ -24,14 +24,16 @@ from core.model import Gang, Hosts, Layout, Plan
 from core.protocol import Blame
 from core.protocol import effects as e
 
+from ..checkpoint import CheckpointError
 from ..contents import CALLBACK_S, callbacks
 from ..coordination import Overtaken
 from ..devices import Array, DeviceAbout, GangTimes, Index, Post, WorldSpec
 from ..streams import LentReading
-from . import device_arrays, jax_errors, rows
+from . import device_arrays, disk, jax_errors, rows
 from .checkpoints import Checkpoints
 from .code import AskClient, Codes, CompileJob, CompileThreads
 from .completions import Completions
+from .disk import DiskShards, SpillFolder
 from .launcher import Launcher
 from .store import MissingBuffer, Store, ready
 from .worker_thread import WorkerThread
@@ -42,13 +44,13 @@ OVERTAKEN_S = 5.0  # seconds to stop joining a world that is over, before the pr
 
 class PjrtDevices:
     """`memory`: bytes of each device that programs may use; 0: what the platform reports, if it does. `cache`: a
-    folder for compiled code. `checkpoints`: a folder below which clients may save; None: they may not. `patience`:
-    seconds for which programs wait for functions of their clients. The environment (XLA_FLAGS, JAX_PLATFORMS)
-    determines the devices."""
+    folder for compiled code. `checkpoints`: a folder below which clients may save; None: they may not. `spill`: one
+    on a local disk, for arrays for which there is no memory; None: the usual one. `patience`: seconds for which
+    programs wait for functions of their clients. The environment (XLA_FLAGS, JAX_PLATFORMS) determines the devices."""
 
     def __init__(
         self, *, memory: int = 0, cache: Path | None = None, checkpoints: Path | None = None,
-        patience: float = CALLBACK_S,
+        spill: Path | None = None, patience: float = CALLBACK_S,
     ) -> None:  # fmt: skip
         self.post: Post = lambda event: None
         self.failed: Callable[[BaseException], None] = lambda error: None
@@ -59,7 +61,7 @@ class PjrtDevices:
         self._about = self._world.about(memory)
         self._line = WorkerThread("enqueue", self._fail)
         self._compiling, self._copying = CompileThreads(self._fail), WorkerThread("copy", self._fail)
-        self._store = Store(self._world, self._line)
+        self._store, self._disk = Store(self._world, self._line), SpillFolder(spill, self._copying.do)
         self.ask: Callable[[str, bytes, Callable[[bytes], None]], None] = _unanswered
         asks: Callable[[str], AskClient] = lambda key: lambda body, came: self.ask(key, body, came)  # noqa: E731
         self._codes = Codes(self._world, self._say, self._about.memory, cache, asks, patience)
@@ -92,6 +94,7 @@ class PjrtDevices:
         self._completions.end()
         for line in (self._line, self._compiling, self._copying):
             line.end(1.0)
+        self._disk.close()
 
     # --- gangs ------------------------------------------------------------------------------------------------
 
@@ -183,9 +186,13 @@ class PjrtDevices:
             return
         self._copying.do(self._spill_out, command, buffer.layout, array)
 
-    def _restore(self, command: e.RestoreBuffer) -> None:
+    def _restore(self, command: e.RestoreBuffer, read: Mapping[Index, Array] | None = None) -> None:
         try:
-            array = self._store.restore(command.buffer)
+            shards = read or self._store.spilled_shards(command.buffer)
+            if isinstance(shards, DiskShards):
+                self._copying.do(self._read_back, command, shards)
+                return
+            array = self._store.restore(command.buffer, shards)
         except Exception as error:
             self._say(e.Copied(command.seq, jax_errors.of(error)))
             return
@@ -235,14 +242,29 @@ class PjrtDevices:
     # --- in the copying thread --------------------------------------------------------------------------------------
 
     def _spill_out(self, command: e.SpillBuffer, layout: Layout, array: Any) -> None:
-        blame = None
+        blame, no_disk = None, ""
         try:
-            shards = device_arrays.to_host(self._world, layout, array, copies=True)
+            shards: Mapping[Index, Array] | None = None
+            if command.to_disk:
+                try:
+                    shards = self._disk.write(device_arrays.to_host(self._world, layout, array), layout.dtype)
+                except (OSError, CheckpointError) as error:
+                    no_disk = disk.why(self._disk.below, error)
+            if shards is None:
+                shards = device_arrays.to_host(self._world, layout, array, copies=True)
             del array
             self._line.ask(self._store.spilled_to, command.buffer, shards)
         except Exception as error:
             blame = jax_errors.of(error)
-        self._say(e.Copied(command.seq, blame))
+        self._say(e.Copied(command.seq, blame, no_disk))
+
+    def _read_back(self, command: e.RestoreBuffer, shards: DiskShards) -> None:
+        try:
+            read = dict(shards)
+        except Exception as error:
+            self._say(e.Copied(command.seq, Blame("lost", str(error))))
+            return
+        self._line.do(self._restore, command, read)
 
     def _restored(self, command: e.RestoreBuffer, array: Any) -> None:
         blame = None

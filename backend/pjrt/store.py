@@ -1,4 +1,4 @@
-"""A host's buffers: the arrays on its devices, those that were moved to host memory, and how much memory they take.
+"""A host's buffers: the arrays on its devices, those that were spilled, and how much memory they take.
 
 Buffers are made, read, donated and freed in the enqueueing thread, in the order of core's commands. So a buffer is
 freed after everything that was enqueued with it. Contents for other hosts are read in any thread. What one launch made
@@ -17,6 +17,7 @@ from core.model import Index, Layout, Place, RangeTable, shard_bytes
 
 from ..devices import Array
 from . import device_arrays
+from .disk import DiskShards
 from .stored_buffers import OutputRow, StoredBuffer, StoredOutputs
 from .worker_thread import WorkerThread
 from .world import WorldMembership
@@ -34,7 +35,7 @@ class Store:
         self._lock = threading.RLock()  # of these two, where several may be taken apart
         self._came: dict[int, Mapping[Index, Array]] = {}  # contents that are not on devices yet
         self.bytes: dict[int, int] = {}  # by device, in buffers
-        self.spilled = 0
+        self.spilled = self.on_disk = 0  # bytes that have left the devices, by where they are
 
     def __len__(self) -> int:
         return len(self._buffers) + self._together.names()
@@ -197,11 +198,17 @@ class Store:
             buffer.host, buffer.array, buffer.spilled = shards, None, True
             self._count(buffer, 1)
 
-    def restore(self, number: int) -> Any:
+    def spilled_shards(self, number: int) -> Mapping[Index, Array]:
         buffer = self._buffers.get(number)
         if buffer is None or buffer.host is None or not buffer.spilled:
-            raise MissingBuffer(f"buffer {number} is not in this host's memory")
-        buffer.array = device_arrays.to_devices(self._world, buffer.layout, buffer.host)
+            raise MissingBuffer(f"buffer {number} is neither in this host's memory nor on its disk")
+        return buffer.host
+
+    def restore(self, number: int, shards: Mapping[Index, Array]) -> Any:
+        """`shards`: what `spilled_shards` has given, in memory."""
+        self.spilled_shards(number)
+        buffer = self._buffers[number]
+        buffer.array = device_arrays.to_devices(self._world, buffer.layout, shards)
         self._count(buffer, -1)
         buffer.host, buffer.spilled = None, False
         self._count(buffer, 1)
@@ -266,7 +273,7 @@ class Store:
         if array is not None:
             return device_arrays.to_host(self._world, buffer.layout, array)
         if host is not None:
-            return host
+            return dict(host) if isinstance(host, DiskShards) else host
         raise MissingBuffer(f"buffer {number} holds nothing: {buffer.reason or 'its contents have not arrived'}")
 
     def at_hand(self, number: int, here: bool) -> bool:
@@ -277,7 +284,9 @@ class Store:
         if buffer is None:
             return False
         array = buffer.whole
-        return buffer.host is not None if array is None else here and is_there(array)
+        if array is None:
+            return buffer.host is not None and not isinstance(buffer.host, DiskShards)
+        return here and is_there(array)
 
     # --- inside -------------------------------------------------------------------------------------------------
 
@@ -288,10 +297,12 @@ class Store:
 
     def _count(self, buffer: StoredBuffer, sign: int) -> None:
         place = buffer.layout.place
-        if buffer.spilled:
-            self.spilled += sign * buffer.nbytes * len(self._world.here(place))
-        else:
+        if not buffer.spilled:
             self._account(place, sign * buffer.nbytes)
+        elif isinstance(buffer.host, DiskShards):
+            self.on_disk += sign * buffer.nbytes * len(self._world.here(place))
+        else:
+            self.spilled += sign * buffer.nbytes * len(self._world.here(place))
 
     def _account(self, place: Place, nbytes: int) -> None:
         """So many more bytes are on each device of this place."""

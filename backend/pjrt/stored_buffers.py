@@ -24,8 +24,8 @@ from ..devices import Array
 
 
 class StoredBuffer:
-    """A buffer. Its contents are in `array` (on devices) or in `host` (spilled, or between two worlds). If
-    neither, it is void because its maker failed, or reserved for contents that will come."""
+    """A buffer. Its contents are in `array` (on devices) or in `host` (spilled, maybe to disk, or between two worlds).
+    If neither, it is void because its maker failed, or reserved for contents that will come."""
 
     __slots__ = (
         "_array", "_packed", "beside", "host", "layout", "lies", "nbytes", "reason", "sources", "spilled", "views",

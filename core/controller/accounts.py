@@ -33,8 +33,8 @@ MINUTE = 60 * S
 ONE_RUN = Used(runs=1)
 QUOTAS = {  # what it is called, and what gives some of it back
     "devices": ("devices", "release a slice"), "device_memory": ("of arrays", "release some"),
-    "host_memory": ("of arrays in hosts' memory", "release some"), "programs": ("programs", "unregister one"),
-    "runs": ("runs under way", "await one"),
+    "host_memory": ("of arrays in hosts' memory or on their disks", "release some"),
+    "programs": ("programs", "unregister one"), "runs": ("runs under way", "await one"),
 }  # fmt: skip
 
 

@@ -239,7 +239,7 @@ class Admission(ControllerModule):
             self.spills += 1
             self._spill.begin(buffer)
             seq = self._state.next_seq
-            self._copy(buffer, "spill", SpillStep(seq, buffer.id, buffer.hosts), now)
+            self._copy(buffer, "spill", SpillStep(seq, buffer.id, buffer.hosts, buffer.on_disk), now)
 
     def restore(self, ident: int, now: int) -> None:
         """Its memory has been admitted."""

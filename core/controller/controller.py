@@ -65,7 +65,7 @@ class Controller:
         self.state = State(cluster, config, incarnation, observe, self._schedulers(len(cluster.islands)), starts)
         self.order = OrderHash()
         made = Modules(self.state, self.atoms, self.order, trace, shape)
-        self.buffers, self.ledger, self.resources = made.buffers, made.ledger, made.resources
+        self.buffers, self.ledger, self.resources, self.spill = made.buffers, made.ledger, made.resources, made.spill
         self.watch, self.next_wakeup, self.outbox = made.watch, made.watch.next_wakeup, made.outbox
         self.compilation, self.lowerings, self.tracing = made.compilation, made.lowerings, made.tracing
         self.in_flight, self.admission, self.outcomes = made.in_flight, made.admission, made.outcomes
@@ -441,6 +441,7 @@ class Controller:
             copy = getattr(record.owner, "copies", None) is not None
             others = record.aliases + record.transfers + record.views + copy  # holds that are no run's
             yield f"references of buffer {record.id}", record.holds, held.get(record.id, 0) + others
+        yield from self.spill.audit()
         yield from self.accounts.audit()
         yield from self.resources.audit()
         yield from self.relocation.audit()

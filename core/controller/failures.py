@@ -197,7 +197,7 @@ class Failures(ControllerModule):
 
     def trouble(self, island: IslandState, report: HostFault, now: int) -> None:
         """A launch failed on one host while its peers wait in it; or a device is lost; or a host could not join the
-        epoch's world, or is confused."""
+        epoch's world, could not write to its disk, or is confused."""
         self._outbox.effect(LogLine(f"trouble on host {report.host}: {report.blame}"))
         if report.device >= 0:
             self._device_lost(island, report.host, report.device, report.blame, now)
@@ -205,6 +205,8 @@ class Failures(ControllerModule):
         entry = self._state.in_flight.get(report.seq)
         if entry is not None:
             self.flight_failed(entry, report.blame, now)
+        elif report.blame.code == "disk":
+            self._state.diskless[report.host] = None  # until its process starts again
         elif report.blame.code == "world":
             self.epoch_broken(island, report.host, report.blame.cause, now)
             self._state.broken.append(island)

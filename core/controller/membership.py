@@ -98,6 +98,8 @@ class Membership(ControllerModule):
             self.lost(island, join.host, "it came back as another incarnation", now)
         island.peers[join.host] = peer
         self._state.host_peers[peer] = join.host
+        if join.incarnation > known:
+            self._state.diskless.pop(join.host, None)
         island.incarnations[join.host] = join.incarnation
         if spans.contains(island.members, join.host):
             self._path_lost(island, now)  # same incarnation, same seat: only its way to us has changed

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ..compile import Lowerings
 from ..fanout import TreeShape
-from ..memory import Buffers, HostMemory, Ledger, Spill
+from ..memory import Buffers, HostBytes, Ledger, Spill
 from ..model import Atoms
 from ..record import OrderHash, Trace
 from ..slices import Resources
@@ -65,7 +65,8 @@ class Modules:
         self.watch = Watchdog(state.config.bounds)
         self.outbox = self._make(TurnOutbox)
         self.tracing = None if trace is None else self._make(Tracing)
-        self.spill = Spill(atoms, self.ledger, self.buffers, HostMemory(state.hosts_of_devices, state.host_memory))
+        memory, disk = (HostBytes(state.hosts_of_devices, each) for each in (state.host_memory, state.host_disk))
+        self.spill = Spill(atoms, self.ledger, self.buffers, memory, disk)
         self.names = self._make(BufferNames)
         self.table = ViewTable()
         self.compilation = self._make(Compilation)

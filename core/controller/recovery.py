@@ -42,6 +42,7 @@ class Claim:
         self.layout: Layout = held.layout
         self.owners: list[tuple[int, int]] = []  # (client, its name for it); nobody's: left behind by a run
         self.spilled = held.spilled  # or some host has; of a view: folded
+        self.on_disk = held.on_disk  # or some host has it there
         self.mixed = False  # not all hosts have
         self.ready: Spans = spans.EMPTY
         self.shards: dict[int, int] = {}  # of a view: by device of its place, the buffer whose memory it shares there
@@ -50,7 +51,7 @@ class Claim:
         self.taken: BufferName | None = None
 
     @property
-    def in_host_memory(self) -> bool:
+    def is_spilled(self) -> bool:
         return self.spilled and not self.mixed
 
     @property
@@ -108,6 +109,7 @@ class Recovery(ControllerModule):
             host = spans.one(join.host)
             if claim.spilled != held.spilled:  # hosts that have not heard that it is spilled or folded will
                 claim.spilled, claim.mixed = True, True
+            claim.on_disk |= held.on_disk
             if held.ready and claim.layout == held.layout:
                 claim.ready = spans.union(claim.ready, host)
             owner = (held.client, held.name)
@@ -138,7 +140,7 @@ class Recovery(ControllerModule):
                     self._claims[source].views += 1
         self._free_unwanted(self._latest_first()[::-1])
         for claim in self._latest_first():
-            claim.counted = (claim.in_host_memory and not claim.shards) or self._fits(claim)
+            claim.counted = (claim.is_spilled and not claim.shards) or self._fits(claim)
         self._outbox.effect(LogLine(f"recovered: {len(self._claims)} buffers found on hosts"))
         self._state.kept.extend(self._early)
         self._early.clear()
@@ -208,7 +210,7 @@ class Recovery(ControllerModule):
             elif part.mixed:
                 self._mixed.append(part.buffer)
             elif part.spilled:
-                self._spill.found_spilled(self._buffers[part.buffer])
+                self._spill.found_spilled(self._buffers[part.buffer], part.on_disk)
         for part in fresh:  # each was held until all were there
             self._refs.dropped(part.buffer)
         return bool(parts)
@@ -251,7 +253,7 @@ class Recovery(ControllerModule):
         """On all its hosts: one that joined before it heard of the buffer has it by now."""
         del self._claims[claim.buffer]
         self._refs.free_on_hosts(claim.buffer, claim.layout, self._state.hosts_of(claim.layout.place))
-        if claim.counted and not claim.in_host_memory:
+        if claim.counted and not claim.is_spilled:
             self._ledger.free(*self._amount(claim))
 
 

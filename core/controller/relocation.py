@@ -7,7 +7,7 @@ held: what has been admitted goes on to its end, and all else that needs the sli
               nothing moves. When it is over, names stand for the copies; if it fails, all is as it was.
     suspend   idle arrays are spilled, views are folded, and others may have the devices
     resume    the slice gets the same devices back, if they are free, then its arrays, all at once; or others, to which
-              they are copied from host memory
+              they are copied from their hosts
 
 What they go through is in `on_the_way.PHASES`; a slice that is in none is at rest.
 
@@ -410,10 +410,10 @@ class Relocation(ControllerModule):
         here, each.why = self._folded_and_apart(each), ""
         for buffer in here:
             if self._spill.is_idle(buffer):
-                if self._spill.fits(buffer):
+                if self._spill.room(buffer) is not None:
                     self._admission.spill((buffer,), now)
                 else:
-                    each.why = "room in host memory"
+                    each.why = "room in host memory, or on disk"
             elif buffer.shared:
                 each.why = "views of its arrays, on other slices"
         if all(b.state == "spilled" or b.folded for b in here):

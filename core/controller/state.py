@@ -148,7 +148,8 @@ class State:
         self.unexplained: dict[int, dict[int, InFlight]] = {}
         self.draining: dict[int, None] = {}  # hosts that are being emptied; `drains`
         self.drained: dict[int, None] = {}  # hosts that are not to come back until their cordon is lifted; `drains`
-        self.asleep: dict[int, None] = {}  # buffers that are to stay in host memory; `relocation`
+        self.diskless: dict[int, None] = {}  # hosts that could not write to their disks; `failures`
+        self.asleep: dict[int, None] = {}  # buffers that are to stay on their hosts; `relocation`
         self.lost_asleep: dict[int, list[int]] = {}  # client -> its names for those that were lost; `outcomes`
         self.stalls_ever = 0  # waits that have outlasted their soft bound
         # the agenda: what is to be done before the turn ends
@@ -205,6 +206,12 @@ class State:
 
     def host_memory(self, hosts: Spans) -> int:
         return min(self.cluster.island_of_host(low).host_memory for low, _ in hosts)
+
+    def host_disk(self, hosts: Spans) -> int:
+        """None, if one of these hosts could not write to its disk."""
+        if any(spans.contains(hosts, host) for host in self.diskless):
+            return 0
+        return min(self.cluster.island_of_host(low).host_disk for low, _ in hosts)
 
     def hosts_of_devices(self, devices: Spans) -> Iterable[tuple[Spans, int]]:
         """(hosts, how many of the devices each of them has)."""

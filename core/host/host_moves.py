@@ -293,8 +293,10 @@ class Moves(msgspec.Struct, eq=False):
         idle, again = self._buffers.idle(buffer), buffer.spilled
         copy, done = self._copy("spill", step.seq, buffer)
         buffer.user, buffer.uses = -1, ((step.seq, done),)
-        buffer.spilled = True
-        self._causes.when((*state.order, *idle), self._is_spilled if again else self._start_copy, copy)
+        if not again:
+            buffer.spilled, buffer.on_disk = True, step.to_disk
+        waits = (*idle, *self._disk_free(copy))
+        self._causes.when((*state.order, *dict.fromkeys(waits)), self._is_spilled if again else self._start_copy, copy)
 
     def _is_spilled(self, copy: HostMove, causes: Causes) -> None:
         """It was before. A controller that has started again makes sure, where not all hosts had heard of it."""
@@ -311,9 +313,10 @@ class Moves(msgspec.Struct, eq=False):
             return
         causes = (*self._buffers.idle(buffer), *self.room(step.after))
         copy, done = self._copy("restore", step.seq, buffer)
+        causes = (*causes, *self._disk_free(copy))
         buffer.user, buffer.uses = -1, ()
         buffer.made, buffer.made_seq, buffer.foreign = done, step.seq, True
-        buffer.spilled = False
+        buffer.spilled = buffer.on_disk = False
         self._causes.when((*state.order, *dict.fromkeys(causes)), self._start_copy, copy)
 
     def _copy(self, kind: str, seq: int, buffer: LocalBuffer) -> tuple[HostMove, p.Cause]:
@@ -321,15 +324,27 @@ class Moves(msgspec.Struct, eq=False):
         self._causes.expect(done)
         return self._new(kind, seq, seq, buffer), done
 
+    def _disk_free(self, copy: HostMove) -> Causes:
+        """What a copy to or from the disk waits for: the one before, since together they would be no faster."""
+        state, last = self._state, self._state.last_on_disk
+        if not copy.buffers[0].on_disk:
+            return ()
+        copy.disk, state.last_on_disk = True, ("done", copy.seq)
+        return (last,) if last is not None and self._causes.live(last[1], last) else ()
+
     def _start_copy(self, copy: HostMove, causes: Causes) -> None:
         copy.turn("open")
         command = p.SpillBuffer if copy.kind == "spill" else p.RestoreBuffer
-        self._state.out.append(command(copy.seq, copy.buffers[0].id, causes))
+        self._state.out.append(command(copy.seq, copy.buffers[0].id, causes, copy.disk))
 
     def copied(self, event: p.Copied) -> None:
         done: p.Cause = ("done", event.seq)
         copy = self._ending(self._state.copies, event.seq, "copied")
         blame = own_blame(self._state, event.blame)
+        if event.no_disk:
+            copy.buffers[0].on_disk = False
+            report = p.HostFault(self._state.host, -1, p.Blame("disk", event.no_disk))
+            self._state.out.append(p.ToController(report, (done,)))
         copy.buffers[0].spoil(blame)
         self._done(copy, blame, (done,))
         self._causes.happen(done)

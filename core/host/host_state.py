@@ -60,7 +60,8 @@ class LocalBuffer(msgspec.Struct, eq=False, gc=False):
     blame: Blame | None = None
     final: Blame | None = None
     labels: tuple[Label, ...] = ()
-    spilled: bool = False  # in host memory, once the copy that was ordered is over; of a view: it is folded
+    spilled: bool = False  # off the devices, once the copy that was ordered is over; of a view: it is folded
+    on_disk: bool = False  # in this case: on disk, and not in host memory
     void: bool = False  # its maker never ran here, or it is folded: there is nothing to free
     count: int = 1  # several with consecutive ids that were made as one, and never used apart
     layouts: tuple[Layout, ...] = ()  # of several
@@ -132,6 +133,7 @@ class HostMove(msgspec.Struct, eq=False, gc=False):
     sparse: bool = False
     empty: bool = False  # nothing travels to or from this host
     shard: int = -1  # of a send to a client: the only one that it wants; -1: all
+    disk: bool = False  # of a copy: to or from the disk
     program: str = ""
     node: str = ""
 
@@ -217,6 +219,7 @@ class HostState:
     sends: dict[int, HostMove] = field(default_factory=dict)  # by transfer
     receives: dict[int, HostMove] = field(default_factory=dict)  # by transfer
     copies: dict[int, HostMove] = field(default_factory=dict)  # by seq
+    last_on_disk: Cause | None = None  # what ends the last copy to or from the disk
     # What waits: a cause is here from when it is expected until it happens.
     pending: dict[Cause, list[HeldEffect] | None] = field(default_factory=dict)
     # The launch queue.

@@ -119,4 +119,6 @@ class HostBuffers(msgspec.Struct, eq=False):
                 for at, layout in enumerate(buffer.layouts or (buffer.layout,)):
                     for client, name in buffer.labels or ((0, 0),):
                         named = name + at if client else 0
-                        yield Held(buffer.id + at, client, named, layout, ready, buffer.spilled, buffer.shares)
+                        yield Held(
+                            buffer.id + at, client, named, layout, ready, buffer.spilled, buffer.shares, buffer.on_disk
+                        )

@@ -11,4 +11,4 @@ from __future__ import annotations
 from .buffers import Buffer, Buffers
 from .footprint import Footprint, donates, effective
 from .ledger import LacksMemory, Ledger, NeverFits, size_text
-from .spill import HostMemory, Spill
+from .spill import HostBytes, Spill

@@ -68,8 +68,9 @@ class Buffer(msgspec.Struct, eq=False):
 
     made: bool = False  # whether the step that makes it has entered an order
     on_device: bool = False  # whether the ledger counts its bytes as the buffer's own, not as a run's
-    on_host: bool = False  # whether its bytes are counted in host memory
-    copying: bool = False  # whether it is being copied to or from host memory
+    on_host: bool = False  # whether its bytes are counted on its hosts: in their memory ...
+    on_disk: bool = False  # ... or, in this case, on their disks
+    copying: bool = False  # whether it is being copied to its hosts or from there
     taken: bool = False  # whether a run to which it was donated has taken over its memory
     counted: bool = False  # whether its bytes are in `Buffers.held_bytes`
     state: State = "promised"

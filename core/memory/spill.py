@@ -1,9 +1,10 @@
-"""Moves idle buffers to host memory and back, to make room on devices; frees the memory of buffers.
+"""Moves idle buffers to host memory, or to hosts' disks, and back, to make room on devices; frees their memory.
 
 A buffer is idle if it is ready, no admitted run or transfer uses it, and no view shares its memory; clients, and runs
-that wait for admission, may hold it. The least recently used buffers are spilled first. Host memory is counted and
-limited too, with one counter for each group of hosts with the same history. The memory of a buffer that is restored
-is admitted together with the run that needs it, so a restore never waits for memory while the run holds some.
+that wait for admission, may hold it. The least recently used buffers are spilled first: to host memory, and to disk
+where that is full. Both are counted and limited too, with one counter for each group of hosts with the same history.
+The memory of a buffer that is restored is admitted together with the run that needs it, so a restore never waits for
+memory while the run holds some.
 
 If a run cannot be admitted, the controller asks in this order: Will enough memory be free when admitted runs end
 (`LacksMemory.enough`)? If not, which buffers can be spilled (`victims`)? If too few, may something that runs or moves
@@ -13,15 +14,15 @@ memory (`holders_text`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from ..model import Atoms, Illegal, Spans, spans
 from .buffers import Buffer, Buffers
 from .ledger import Ledger, size_text
 
 
-class HostMemory:
-    """Counts the host memory that spilled buffers take.
+class HostBytes:
+    """Counts what spilled buffers take of hosts: of their memory, or of their disks.
 
     `hosts(devices)` gives (hosts, how many of the devices each of them has). `capacity(hosts)` gives the bytes that
     each of these hosts has (the least, if they differ).
@@ -52,6 +53,16 @@ class HostMemory:
         """Return (hosts, bytes on each of them)."""
         return [(self._atoms.devices(atom), used) for atom, used in enumerate(self._used)]
 
+    def audit(self, name: str, held: Iterable[tuple[Spans, int]]) -> Iterator[tuple[str, int, int]]:
+        """(what, counted, as a recount gives it); `held`: devices of what is there, and bytes for each of them."""
+        recount = [0] * len(self._used)
+        for devices, nbytes in held:
+            for key, each in self._parts_of(devices):
+                for atom in self._atoms.of(key):
+                    recount[atom] += nbytes * each
+        for atom, used in enumerate(self._used):
+            yield f"{name} of hosts {spans.text(self._atoms.devices(atom))}", used, recount[atom]
+
     def _parts_of(self, devices: Spans) -> tuple[tuple[int, int], ...]:
         parts = self._parts.get(devices)
         if parts is None:
@@ -64,11 +75,11 @@ class HostMemory:
 
 
 class Spill:
-    def __init__(self, atoms: Atoms, ledger: Ledger, buffers: Buffers, host: HostMemory) -> None:
+    def __init__(self, atoms: Atoms, ledger: Ledger, buffers: Buffers, memory: HostBytes, disk: HostBytes) -> None:
         self._atoms = atoms
         self._ledger = ledger
         self._buffers = buffers
-        self._host = host
+        self.memory, self.disk = memory, disk
         self.spilled_bytes: dict[int, int] = {}  # by client
         # buffers that are being spilled, perhaps without a holder by now
         self._spilling: dict[int, Buffer] = {}
@@ -80,34 +91,36 @@ class Spill:
         """Return idle buffers that free the `missing` bytes (by atom) if they are spilled, but none of `keep`.
 
         Return () if the buffers that are being spilled already are enough. Return None if all idle buffers are not
-        enough, or if host memory is full.
+        enough, or if hosts have no room for them.
         """
         lacking = dict(missing)
         for buffer in (*self._spilling.values(), *self._restoring.values()):
             if buffer.on_device and (buffer.id in self._spilling or not buffer.references):
                 self._relieve(lacking, buffer)
-        chosen: list[Buffer] = []
+        chosen: list[tuple[Buffer, HostBytes]] = []
         if lacking:  # several that are counted as one need not all go
             self._buffers.open(lambda b: self.is_idle(b) and b.id not in keep and self._helps(missing, b))
         for buffer in sorted(self._buffers, key=lambda buffer: (buffer.last_used, buffer.id)):
             if not lacking:
                 break
             if self.is_idle(buffer) and buffer.id not in keep and self._helps(lacking, buffer):
-                if self.fits(buffer):
-                    self._host.add(self._devices(buffer), buffer.nbytes)
+                room = self.room(buffer)
+                if room is not None:
+                    room.add(self._devices(buffer), buffer.nbytes)
                     self._relieve(lacking, buffer)
-                    chosen.append(buffer)
-        for buffer in chosen:
-            self._host.add(self._devices(buffer), -buffer.nbytes)
-        return None if lacking else tuple(chosen)
+                    chosen.append((buffer, room))
+        for buffer, room in chosen:
+            room.add(self._devices(buffer), -buffer.nbytes)
+        return None if lacking else tuple(buffer for buffer, _ in chosen)
 
     def is_idle(self, buffer: Buffer) -> bool:
         at_rest = buffer.state == "ready" and buffer.on_device and not buffer.users
         return at_rest and not buffer.shared and not buffer.sources
 
-    def fits(self, buffer: Buffer) -> bool:
-        """Whether there is host memory for it."""
-        return self._host.fits(self._devices(buffer), buffer.nbytes)
+    def room(self, buffer: Buffer) -> HostBytes | None:
+        """Where it goes on its hosts: to their memory; or to their disks, if that is full; None: neither has room."""
+        devices = self._devices(buffer)
+        return next((each for each in (self.memory, self.disk) if each.fits(devices, buffer.nbytes)), None)
 
     def _helps(self, lacking: Mapping[int, int], buffer: Buffer) -> bool:
         return any(atom in lacking for atom in self._atoms.of(buffer.key))
@@ -145,19 +158,21 @@ class Spill:
     # --- moving ---------------------------------------------------------------------------------------
 
     def begin(self, buffer: Buffer) -> None:
-        """Begin to spill a buffer: it takes host memory now, and its device memory is free after the copy."""
+        """Begin to spill a buffer: it takes its place on its hosts now, and its device memory is free after the copy.
+        Where that is, is in `buffer.on_disk`."""
         if not self.is_idle(buffer):
             raise Illegal(f"buffer {buffer.id} is in use, or not on the devices")
         buffer.turn("spill")
         buffer.copying = buffer.on_host = True
+        buffer.on_disk = self.room(buffer) is self.disk
         self._spilling[buffer.id] = buffer
         self._count(buffer, buffer.nbytes)
 
-    def found_spilled(self, buffer: Buffer) -> None:
+    def found_spilled(self, buffer: Buffer, on_disk: bool) -> None:
         """Enter a buffer that a restarted controller has found spilled on its hosts."""
         buffer.turn("spill")
         buffer.turn("copied")
-        buffer.on_device, buffer.on_host = False, True
+        buffer.on_device, buffer.on_host, buffer.on_disk = False, True, on_disk
         self._count(buffer, buffer.nbytes)
 
     def spilled(self, buffer: Buffer) -> None:
@@ -208,12 +223,19 @@ class Spill:
             self._count(buffer, -buffer.nbytes)
 
     def _count(self, buffer: Buffer, nbytes: int) -> None:
-        """So many bytes for each of its devices are in host memory from now on."""
+        """So many bytes for each of its devices are on its hosts from now on."""
         devices, client = self._devices(buffer), buffer.client
-        self._host.add(devices, nbytes)
+        (self.disk if buffer.on_disk else self.memory).add(devices, nbytes)
         self.spilled_bytes[client] = self.spilled_bytes.get(client, 0) + nbytes * spans.count(devices)
         if not self.spilled_bytes[client]:
             del self.spilled_bytes[client]
 
     def _devices(self, buffer: Buffer) -> Spans:
         return self._atoms.devices_of_key(buffer.key)
+
+    def audit(self) -> Iterator[tuple[str, int, int]]:
+        """(what, counted, as a recount gives it)."""
+        found = {buffer.id: buffer for buffer in (*self._buffers, *self._spilling.values(), *self._restoring.values())}
+        for name, each, on_disk in (("memory", self.memory, False), ("disk", self.disk, True)):
+            gone = [b for b in found.values() if b.on_host and b.on_disk == on_disk]
+            yield from each.audit(f"bytes in host {name}", [(self._devices(b), b.nbytes) for b in gone])

@@ -67,6 +67,7 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
     block: Shape = ()  # the part of the torus that is one host; () means: fill the innermost axes first
     memory: int = 16 * GIB  # bytes of each device
     host_memory: int = 64 * GIB  # bytes of each host
+    host_disk: int = 0  # bytes of each host's disk for arrays that its memory has no room for
     spares: int = 0  # the last so many hosts are kept in reserve
     ici_bandwidth: int = 0  # bytes per second of each link; 0 if not stated
     ici_latency: int = 0  # nanoseconds for each hop
@@ -81,7 +82,7 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
         for field in ("hosts", "devices_per_host"):
             _require(getattr(self, field) >= 1, f"island {self.name!r} needs at least one of `{field}`")
         _require(self.devices <= MOST_DEVICES, f"island {self.name!r} has more than {MOST_DEVICES:,} devices")
-        for field in ("memory", "host_memory", "spares", "ici_bandwidth", "ici_latency"):
+        for field in ("memory", "host_memory", "host_disk", "spares", "ici_bandwidth", "ici_latency"):
             _require(getattr(self, field) >= 0, f"island {self.name!r}: `{field}` is negative")
         _require(self.spares < self.hosts, f"island {self.name!r}: all {self.hosts} hosts are spares")
         if self.torus:
@@ -246,7 +247,7 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
 CLUSTER_KEYS = ("dcn_bandwidth", "dcn_latency")
 SIMULATED_KEYS = ("name", "note", "machine", "dcn", "chip", "shared", "profile")  # see docs/clusters.md
 ISLAND_KEYS = ("name", "kind", "count", "hosts", "devices_per_host", "spares", "torus", "wraps", "block", "memory",
-               "host_memory", "ici_bandwidth", "ici_latency")  # fmt: skip
+               "host_memory", "host_disk", "ici_bandwidth", "ici_latency")  # fmt: skip
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
@@ -255,7 +256,7 @@ def _islands(where: str, entry: object) -> list[Island]:
         raise Impossible(f"{where} is not a table")
     _known_keys(where, entry, ISLAND_KEYS)
     fields = dict(entry)
-    for key in ("memory", "host_memory"):
+    for key in ("memory", "host_memory", "host_disk"):
         if isinstance(fields.get(key), str):
             fields[key] = _bytes(where, key, fields[key])
     fields["assumed"] = "memory" not in fields

@@ -82,8 +82,8 @@ class Launch(Command, frozen=True):
 
 
 class FreeBuffer(Command, frozen=True):
-    """Free this host's shards of the buffer, on its devices or, if spilled, in host memory; and those of the buffers
-    whose ids come next, if `count` says that they are several."""
+    """Free this host's shards of the buffer, on its devices or, if spilled, in host memory or on disk; and those of the
+    buffers whose ids come next, if `count` says that they are several."""
 
     buffer: int
     causes: tuple[Cause, ...]
@@ -126,15 +126,24 @@ class VoidView(Command, frozen=True):
 
 
 class SpillBuffer(Command, frozen=True):
+    """Copy this host's shards of the buffer to its memory, or to its disk, and free those on its devices.
+
+    If they cannot be written to the disk, they stay in memory; Copied says so. One copy at a time uses the disk.
+    """
+
     seq: int
     buffer: int
     causes: tuple[Cause, ...]
+    to_disk: bool = False
 
 
 class RestoreBuffer(Command, frozen=True):
+    """Copy them back. `from_disk`: they were to be there, and may be in memory."""
+
     seq: int
     buffer: int
     causes: tuple[Cause, ...]
+    from_disk: bool = False
 
 
 class CountRows(Command, frozen=True):
@@ -300,10 +309,11 @@ class CodeReady(Event, frozen=True):
 
 
 class Copied(Event, frozen=True):
-    """A spill or restore has ended."""
+    """A spill or restore has ended. `no_disk`: why it could not be written to the disk, and is in memory."""
 
     seq: int
     blame: Blame | None = None
+    no_disk: str = ""
 
 
 class RowsCounted(Event, frozen=True):

@@ -92,11 +92,12 @@ class FoldStep(Wire, frozen=True, tag="fold"):
 
 
 class SpillStep(Wire, frozen=True, tag="spill"):
-    """Move a buffer to host memory, after the work that was ordered before."""
+    """Move a buffer to host memory, or to the disks of its hosts, after the work that was ordered before."""
 
     seq: int
     buffer: int
     hosts: Spans
+    to_disk: bool = False
 
 
 class RestoreStep(Wire, frozen=True, tag="restore"):
@@ -208,8 +209,9 @@ class Held(Wire, frozen=True):
     name: int  # the client's name for the buffer
     layout: Layout
     ready: bool
-    spilled: bool = False  # in host memory, or on its way there; of a view: it is folded
+    spilled: bool = False  # it has left the devices, or is about to; of a view: it is folded
     sources: tuple[int, ...] = ()  # of a view: by device of its place on this host, the buffer that it shares there
+    on_disk: bool = False  # of a spilled one: it is there, and not in host memory
 
 
 class Join(Wire, frozen=True, tag="join"):
@@ -280,7 +282,8 @@ class Arrived(Wire, frozen=True, tag="arrived"):
 
 
 class HostFault(Wire, frozen=True, tag="trouble"):
-    """A launch failed, which ends the epoch, or a device is lost. Relays pass it on at once and do not combine it."""
+    """A launch failed, which ends the epoch, a device is lost, or the host could not write to its disk. Relays pass it
+    on at once and do not combine it."""
 
     host: int
     seq: int

@@ -182,7 +182,7 @@ class Commands:
 
     def _copy(self, part: CohortPart, effect: e.SpillBuffer | e.RestoreBuffer) -> None:
         sim = self.sim
-        took = sim.copy_time(part.executor.layout_of(effect.buffer))
+        took = sim.copy_time(part.host, effect, part.executor.layout_of(effect.buffer))
         when = as_vector(self.when(part, effect.causes), part.number) + took
         copied, cause = e.Copied(effect.seq), ("done", effect.seq)
         self._until = max(self._until, int(when.max()))

@@ -183,7 +183,7 @@ class Copying:
         twin.tails = {lane: self._record(gang) for lane, gang in state.tails.items()}
         twin.stopped, twin.broken = state.stopped, state.broken.copy()
         twin.held_gangs = [self._record(gang) for gang in state.held_gangs]
-        twin.abandoned_early = state.abandoned_early.copy()
+        twin.abandoned_early, twin.last_on_disk = state.abandoned_early.copy(), state.last_on_disk
 
     def _run(self, run: HostRun) -> HostRun:
         twin = copy(run)
@@ -269,7 +269,7 @@ def _seq(record: HostGang | HostMove) -> int:
 
 def remembered(state: HostState, past: Past) -> Hashable:
     """All that later steps may depend on, but for which host this is."""
-    said = Remembering(state, past)
+    said, last = Remembering(state, past), state.last_on_disk
     return (
         state.epoch, state.tree, state.last, state.settled,
         tuple([(number, id(plan.plan), plan.pattern()) for number, plan in state.plans.items()]),
@@ -288,6 +288,7 @@ def remembered(state: HostState, past: Past) -> Hashable:
             if not last.plain and said.live(last.seq, ("launch", last.seq))
         ]),
         tuple(state.abandoned_early.items()),
+        last is not None and said.live(last[1], last) and last,
     )  # fmt: skip
 
 
@@ -330,7 +331,7 @@ class Remembering:
         return (
             buffer.id, buffer.count, id(buffer.layout), made, made_seq, buffer.foreign and made is not None, user,
             tuple([use for use in buffer.uses if self.live(*use)]),
-            buffer.blame, buffer.final, buffer.labels, buffer.spilled, buffer.void,
+            buffer.blame, buffer.final, buffer.labels, buffer.spilled, buffer.on_disk, buffer.void,
             tuple([part.id for part in buffer.parts()]), tuple([source.id for source in buffer.sources]),
         )  # fmt: skip
 

@@ -47,6 +47,7 @@ class MachineSpec(msgspec.Struct, frozen=True, kw_only=True):
     cores: int
     host_memory: int
     nic_bandwidth: int  # bytes a second and direction, of all its network cards together
+    disk_bandwidth: int = 2_000_000_000  # bytes a second; assumed, since it comes with what a user attaches
     sources: dict[str, str] = {}
 
     def __hash__(self) -> int:
@@ -60,9 +61,10 @@ CHIP_UNITS = {
     "network_latency": "time", "pcie_bandwidth": "rate", "pcie_latency": "time", "devices_per_host": "number",
     "pod": "number",
 }  # fmt: skip
-MACHINE_UNITS = {"cores": "number", "host_memory": "bytes", "nic_bandwidth": "rate"}
+MACHINE_UNITS = {"cores": "number", "host_memory": "bytes", "nic_bandwidth": "rate", "disk_bandwidth": "rate"}
 POSITIVE = ("peak_flops", "hbm_bytes", "hbm_bandwidth", "clock_hz", "devices_per_chip", "ici_bandwidth",
-            "pcie_bandwidth", "devices_per_host", "cores", "host_memory", "nic_bandwidth")  # fmt: skip
+            "pcie_bandwidth", "devices_per_host", "cores", "host_memory", "nic_bandwidth",
+            "disk_bandwidth")  # fmt: skip
 
 
 class Generation(msgspec.Struct, frozen=True):
@@ -138,7 +140,7 @@ def machine_from(label: str, table: Table, base: MachineSpec | None, source: str
     values, sources = _figures(label, table, MACHINE_UNITS, source)
     if base is not None:
         return msgspec.structs.replace(base, **values, sources=base.sources | sources)
-    if missing := [key for key in MACHINE_UNITS if key not in values]:
+    if missing := [key for key in MACHINE_UNITS if key not in values and key != "disk_bandwidth"]:
         raise Impossible(f"{label} lacks {', '.join(missing)}")
     return msgspec.convert({**values, "sources": sources}, MachineSpec)
 

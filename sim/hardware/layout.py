@@ -17,9 +17,11 @@ from .toml_tables import Table, quantity, whole
 
 Shape = tuple[int, ...]
 
-OVERRIDES = ("hosts", "devices_per_host", "torus", "wraps", "block", "memory", "host_memory", "spares", "kind",
-             "ici_bandwidth", "ici_latency")  # fmt: skip
-UNITS = {"memory": "bytes", "host_memory": "bytes", "ici_bandwidth": "rate", "ici_latency": "time"}
+OVERRIDES = ("hosts", "devices_per_host", "torus", "wraps", "block", "memory", "host_memory", "host_disk", "spares",
+             "kind", "ici_bandwidth", "ici_latency")  # fmt: skip
+UNITS = {
+    "memory": "bytes", "host_memory": "bytes", "host_disk": "bytes", "ici_bandwidth": "rate", "ici_latency": "time",
+}  # fmt: skip
 GEOMETRY = ("torus", "wraps", "block")
 
 

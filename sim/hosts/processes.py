@@ -395,7 +395,7 @@ class HostProcess(Process):
         return at
 
     def _copy(self, effect: e.SpillBuffer | e.RestoreBuffer, at: int) -> int:
-        took = self.sim.copy_time(self.machine.executor.layout_of(effect.buffer))
+        took = self.sim.copy_time(self.name, effect, self.machine.executor.layout_of(effect.buffer))
         self.sim.clock.at(at + took, self.tell, e.Copied(effect.seq))
         return at
 

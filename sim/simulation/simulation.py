@@ -24,7 +24,7 @@ from core.client import Limits
 from core.controller import Config, Controller
 from core.fanout import Tree, fanout_for, tree
 from core.host import Host
-from core.model import Cluster, Gang, Layout, Plan, Spans, shard_bytes
+from core.model import Cluster, Gang, Layout, Plan, Spans, shard_bytes, virtual_index
 from core.protocol import Chunk, is_client, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -435,10 +435,17 @@ class Simulation:
     def rows(self, host: int, effect: e.CountRows) -> e.RowsCounted:
         return e.RowsCounted(effect.transfer, self.rows_of(host, effect.source, effect.target, self.hosts_of))
 
-    def copy_time(self, layout: Layout | None) -> int:
-        """Time to copy a host's shards between device memory and host memory."""
-        pcie = self.setup.chips[0].pcie_bandwidth
-        return int(shard_bytes(layout) * 1e9 / pcie) if layout is not None and pcie else 0
+    def copy_time(self, host: int, copy: e.SpillBuffer | e.RestoreBuffer, layout: Layout | None) -> int:
+        """Time to copy a host's shards between its devices and its memory, or its disk: each device has a link of its
+        own, and a host has one disk."""
+        if layout is None:
+            return 0
+        island, nbytes = self.cluster.island_of_host(host).index, shard_bytes(layout)
+        took = nbytes / self.setup.chips[island].pcie_bandwidth
+        if copy.to_disk if isinstance(copy, e.SpillBuffer) else copy.from_disk:
+            shards = sum(virtual_index(layout.place, device) >= 0 for device in self.cluster.devices_of(host))
+            took += nbytes * shards / self.setup.machines[island].disk_bandwidth
+        return int(took * 1e9)
 
 
 def _is_of(owner: object, args: tuple[Any, ...], hosts: dict[int, HostProcess]) -> bool:

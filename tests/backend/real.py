@@ -71,16 +71,28 @@ class Program:
 
 
 class Real:
-    """`lease`: in seconds. `options`: more options for the controller."""
+    """`lease`: in seconds. `options`: more options for the controller. `room`: bytes of each host's memory, and of its
+    disk, for what has left its devices; (): as usual."""
 
     def __init__(
         self, folder: Path, hosts: int = 2, devices_per_host: int = 2, islands: int = 1, *, lease: float = 2.0,
-        platform: str = "timed", options: tuple[str, ...] = (),
+        platform: str = "timed", options: tuple[str, ...] = (), room: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
         self.folder, self.cluster, self.access = folder, small(hosts, devices_per_host, islands), Access()
         self.lease = round(lease * 1e9)
-        self._platform, self._options = platform, options
+        self._platform, self._options, self._spill = platform, options, list[str]()
         self._shape = ["--hosts", str(hosts), "--devices-per-host", str(devices_per_host), "--islands", str(islands)]
+        if room:
+            file = folder / "cluster.toml"
+            island = {
+                "hosts": hosts,
+                "devices_per_host": devices_per_host,
+                "host_memory": room[0],
+                "host_disk": room[1],
+            }
+            lines = [f"{key} = {value}" for key, value in island.items()]
+            file.write_text("\n".join(["[[island]]", 'name = "i"', *lines]), encoding="utf-8")
+            self._shape, self._spill = ["--cluster", str(file)], ["--spill", str(folder / "spilled")]
         self.address = "127.0.0.1:0"
         self.agents: dict[int, Program] = {}
         self.users: list[User] = []
@@ -103,7 +115,8 @@ class Real:
     def agent(self, host: int, *words: str, env: dict[str, str] | None = None) -> Program:
         self.agents[host] = self.program(
             f"agent-{host}", "agent", "--controller", self.address, "--host", str(host), "--name", f"host-{host}",
-            "--platform", self._platform, "--devices", str(self.cluster.islands[0].devices_per_host), *words, env=env,
+            "--platform", self._platform, "--devices", str(self.cluster.islands[0].devices_per_host),
+            *self._spill, *words, env=env,
         )  # fmt: skip
         return self.agents[host]
 

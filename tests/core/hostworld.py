@@ -286,7 +286,7 @@ class Stream:
             self.say(p.FreeStep((buffer, 999_999)))
             self.held.remove(buffer)
         elif draw < 0.8:
-            self.say(p.SpillStep(self.next(), buffer, where))
+            self.say(p.SpillStep(self.next(), buffer, where, random.random() < 0.5))
             self.fates["done", self.seq] = None
             self.spilled.append(buffer)
 

@@ -30,7 +30,7 @@ class ClientSpec(msgspec.Struct, frozen=True):
 class Setup(msgspec.Struct, frozen=True):
     """The settings of a case."""
 
-    islands: tuple[dict[str, int], ...]  # hosts, devices_per_host, memory, host_memory, spares
+    islands: tuple[dict[str, int], ...]  # hosts, devices_per_host, memory, host_memory, host_disk, spares
     people: tuple[ClientSpec, ...]
     policy: str = "fifo"
     window: int = 8
@@ -49,6 +49,7 @@ class Setup(msgspec.Struct, frozen=True):
     accounts: int = 0  # to so many accounts the clients belong; 0: there are none
     preempt: tuple[int, int] = (10_000, 600_000)  # milliseconds, see `Config.preempt_keep` and `preempt_longest`
     roomy: bool = True  # there is plenty of memory: no run may fail for lack of it
+    disk_fails: int = 0  # the disk of each second host fails from this write on; 0: never
     begins: Begin = (0, 0)  # with what the cluster begins; (0, 0): with all of it
 
     def accounts_of(self) -> dict[str, Account]:

@@ -49,6 +49,7 @@ ACCOUNTS = 33_000_000  # from this seed on, clients belong to accounts
 PREEMPTS = 34_000_000  # from this seed on, slices take devices of others
 GROWING = 35_000_000  # from this seed on, clusters grow, among all that
 RESTED = 36_000_000  # from this seed on, controllers are started again while slices are suspended
+DISKS = 37_000_000  # from this seed on, hosts have disks behind their memory, some of which fail
 ALWAYS = {"views": VIEWS, "reshards": RESHARDS, "operate": OPERATED, "grow": GROWING}  # from these seeds on
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
@@ -77,6 +78,8 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> case.Case:
         has["elastic"] = rng.random() < 0.6 and "elastic" not in without
     if seed >= RESTED:
         has["restart"] = rng.random() < 0.6 and "restart" not in without
+    if seed >= DISKS:
+        has["pressure"] = "pressure" not in without
     if seed >= ABSENT:
         has["absent"] = rng.random() < 0.6 and "absent" not in without
     return Drawing(rng, seed, has).whole()
@@ -181,12 +184,14 @@ class Drawing:
             hosts = rng.choice((1, 2, 2, 3, 4, 5, 6)) if len(self.islands) < 1 else rng.choice((1, 2, 3))
             spares = 1 if hosts > 1 and rng.random() < 0.15 else 0
             host_memory = rng.choice((0, 4 * KIB, 1 << 30)) if tight else 1 << 30
-            self.islands.append(
-                {
-                    "hosts": hosts, "devices_per_host": rng.choice((1, 1, 2, 2, 4)), "memory": memory,
-                    "host_memory": host_memory, "spares": spares,
-                }
-            )  # fmt: skip
+            island = {
+                "hosts": hosts, "devices_per_host": rng.choice((1, 1, 2, 2, 4)), "memory": memory,
+                "host_memory": host_memory, "spares": spares,
+            }  # fmt: skip
+            if self.seed >= DISKS:
+                room = rng.choice((0, 0, 1, 4)) * KIB if tight else host_memory
+                island |= {"host_memory": room, "host_disk": rng.choice((0, 4 * KIB, 1 << 30, 1 << 30))}
+            self.islands.append(island)
         people = tuple(self._person(number) for number in range(rng.choice((1, 2, 2, 3, 4))))
         jitter = rng.choice((0, 0, 20 * case.US, 300 * case.US))
         chunk = rng.choice((256, 1 << 10, 1 << 12))
@@ -202,6 +207,7 @@ class Drawing:
             reach=rng.choice((0, 1 * case.MS, 20 * case.MS)) if self.seed >= ANEW else 0,
             accounts=rng.choice((0, 1, 2)) if self.seed >= ACCOUNTS else 0,
             preempt=rng.choice(((1, 10), (5, 30), (20, 100))) if self.seed >= PREEMPTS else (10_000, 600_000),
+            disk_fails=rng.choice((0, 0, 0, 1, 2, 5)) if self.seed >= DISKS else 0,
         )  # fmt: skip
 
     def _policy(self) -> str:

@@ -122,6 +122,7 @@ class Game:
             if world.traced:
                 checkers.append(ReservedRows(controller, world.cluster))
             world.checks = Checks(checkers)
+        world.fabric.disk_fails = setup.disk_fails
         world.restart_controller()
         for host in range(world.cluster.hosts):
             world.return_host(host)

@@ -18,10 +18,10 @@ def _world(hosts: int = 2, devices_per_host: int = 1, islands: int = 1, **option
     return World(small(hosts, devices_per_host, islands), seed=7, diary=True, **options)  # type: ignore[arg-type]
 
 
-def _tight(memory: int, host_memory: int = 1024 * KIB, **options: object) -> World:
+def _tight(memory: int, host_memory: int = 1024 * KIB, host_disk: int = 0) -> World:
     """One host with one device of little memory."""
-    cluster = Cluster((Island(name="i0", hosts=1, devices_per_host=1, memory=memory, host_memory=host_memory),))
-    return World(cluster, seed=7, diary=True, **options)  # type: ignore[arg-type]
+    island = Island(name="i0", hosts=1, devices_per_host=1, memory=memory, host_memory=host_memory, host_disk=host_disk)
+    return World(Cluster((island,)), seed=7, diary=True)
 
 
 def _zeros(program: Program) -> tuple[bytes, ...]:
@@ -169,7 +169,15 @@ def a_run_waits_for_memory_and_goes_on() -> World:
 
 def an_idle_buffer_is_spilled_and_comes_back() -> World:
     """A result that is not in use makes room in host memory. A later run that reads it restores it first."""
-    w = _tight(1000)
+    return _spilled_and_back(_tight(1000))
+
+
+def an_idle_buffer_goes_to_disk_and_comes_back() -> World:
+    """Host memory has no room for it, and the disk of its host has."""
+    return _spilled_and_back(_tight(1000, host_memory=100, host_disk=1000))
+
+
+def _spilled_and_back(w: World) -> World:
     a = w.client("a")
     first = _make(a, 700)
     assert w.run_until(lambda: first.ended)

@@ -95,6 +95,8 @@ class HostDevices:
         self.dead: dict[int, None] = {}  # devices
         self.failed = -1  # a launch that failed: later launches are held until it is abandoned
         self.held: list[tuple[Launch, Plan, int]] = []
+        self.off: dict[int, str] = {}  # what has left the devices: "memory" or "disk"
+        self.writes, self.disk_busy = 0, False
         self.given_up: set[int] = set()  # held launches that were abandoned, and are left out in their turn
 
 
@@ -115,6 +117,7 @@ class Fabric:
         self.slow: dict[int, float] = {}
         self.broken: dict[int, int] = {}  # island -> the epoch in which its hosts' connections broke
         self.copy_time = 1_000
+        self.disk_fails = 0  # the disk of each second host fails from this write on; 0: never
         self.failures: dict[tuple[int, str], str] = {}  # (host, gang's name) -> "launch" or "run": once
         self.finished = 0
         # gangs that wait until all hosts know that the one before has ended
@@ -388,6 +391,7 @@ class Fabric:
     def free(self, host: int, number: int) -> None:
         mine = self.hosts[host]
         buffer = mine.buffers.pop(number, None)
+        mine.off.pop(number, None)
         if self.observe:
             self.observe(o.BufferFreed(host, number))
         if buffer is None:
@@ -400,8 +404,8 @@ class Fabric:
         elif buffer.here:
             self._release(mine, buffer)
 
-    def spill(self, host: int, seq: int, number: int, back: bool) -> None:
-        """Copy a buffer to host memory or back. It takes memory at both ends meanwhile."""
+    def spill(self, host: int, seq: int, number: int, back: bool, disk: bool) -> None:
+        """Copy a buffer to host memory, or to disk, or back. It takes memory at both ends meanwhile."""
         mine = self.hosts[host]
         buffer = mine.buffers.get(number)
         word = "restore" if back else "spill"
@@ -412,16 +416,43 @@ class Fabric:
             self.observe(o.BufferUsed(host, number, f"{word} {seq}"))
         if back:
             self._allocate(mine, buffer)
-        self.clock.after(self.copy_time, self._copied, mine, seq, buffer, word)
+        no_disk = ""
+        if disk:
+            if mine.disk_busy:
+                self.complain(f"host {host}: two copies use the disk at a time")
+            mine.disk_busy = True
+            mine.writes += not back
+            if host % 2 and 0 < self.disk_fails <= mine.writes and not back:
+                no_disk = "full"
+        elif back and mine.off.get(number) == "disk":
+            self.complain(f"host {host} is to {word} buffer {number} from memory, and it is on disk")
+        if not back:
+            mine.off[number] = "disk" if disk and not no_disk else "memory"
+            self._fit_off(mine)
+        self.clock.after(self.copy_time, self._copied, mine, seq, buffer, word, disk, no_disk)
 
-    def _copied(self, mine: HostDevices, seq: int, buffer: Buffer, word: str) -> None:
+    def _copied(self, mine: HostDevices, seq: int, buffer: Buffer, word: str, disk: bool, no_disk: str) -> None:
         if self.hosts.get(mine.host) is not mine:
             return
+        if disk:
+            mine.disk_busy = False
         if word == "spill":
             self._release(mine, buffer)
+        else:
+            mine.off.pop(buffer.number, None)
         if self.observe:
             self.observe(o.BufferUnused(mine.host, buffer.number, f"{word} {seq}"))
-        self.tell(mine.host, Copied(seq))
+        self.tell(mine.host, Copied(seq, None, no_disk))
+
+    def _fit_off(self, mine: HostDevices) -> None:
+        """What has left the devices fits where it is. A disk that fails leaves it in memory, bounded or not."""
+        island, used = self.cluster.island_of_host(mine.host), {"memory": 0, "disk": 0}
+        for number, where in mine.off.items():
+            buffer = mine.buffers[number]
+            used[where] += buffer.nbytes * len(buffer.devices)
+        if not self.disk_fails and (used["memory"] > island.host_memory or used["disk"] > island.host_disk):
+            room = f"{island.host_memory} and {island.host_disk}"
+            self.complain(f"host {mine.host} holds {used} bytes of what has left its devices, of {room}")
 
     def _allocate(self, mine: HostDevices, buffer: Buffer) -> None:
         buffer.here = True

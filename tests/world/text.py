@@ -181,7 +181,7 @@ def _plain(thing: Any, hidden: tuple[str, ...]) -> str:
     shown = []
     for name in thing.__struct_fields__:
         value = getattr(thing, name)
-        if name in hidden or value is None or value == ():
+        if name in hidden or value is None or value == () or (name.endswith("disk") and not value):
             continue
         if isinstance(value, SliceSpec):
             value = _slice(value)

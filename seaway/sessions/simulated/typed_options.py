@@ -20,6 +20,7 @@ class HardwareOptions(TypedDict, total=False):
     block: Sequence[int]
     memory: int | str
     host_memory: int | str
+    host_disk: int | str
     spares: int
     kind: str
     ici_bandwidth: int | str

@@ -16,7 +16,7 @@ from sim.simulation import fanout_of
 
 from .workload import Workload, anywhere
 
-SHAPE = ("name", "hosts", "devices_per_host", "torus", "wraps", "block", "memory", "host_memory", "spares",
+SHAPE = ("name", "hosts", "devices_per_host", "torus", "wraps", "block", "memory", "host_memory", "host_disk", "spares",
          "ici_bandwidth", "ici_latency")  # fmt: skip
 
 

@@ -191,6 +191,7 @@ class Rig:
         store = devices._store
         return {
             "buffers": len(store), "bytes": max(store.bytes.values(), default=0), "spilled_bytes": store.spilled,
+            "disk_bytes": store.on_disk,
             "outstanding": devices._completions.outstanding, "held": devices._launcher.held,
             "compiled": devices._codes.compiled,
         }  # fmt: skip

@@ -17,7 +17,7 @@ ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
     "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_cpu_collective_timeout_seconds=20",
 }
-CASES = ("pjrt_cases", "pjrt_troubles", "pjrt_views", "stablehlo_cases", "pjrt_checkpoints")
+CASES = ("pjrt_cases", "pjrt_disk", "pjrt_troubles", "pjrt_views", "stablehlo_cases", "pjrt_checkpoints")
 
 
 def test_all_cases_pass_in_a_child_process() -> None:

@@ -121,7 +121,9 @@ with sw.connect(f"grpc://{sys.argv[1]}") as s, s.client("other"):
 async def test_a_slice_is_still_suspended_when_the_controller_was_killed_and_comes_back_elsewhere(
     tmp_path: Path,
 ) -> None:
-    async with asyncio.timeout(240), real(tmp_path, hosts=2, platform="cpu") as found:
+    """Two of its eight arrays, of 256 KiB on each of two devices, find room in host memory; the others are on disk."""
+    room = 1 << 20, 1 << 30
+    async with asyncio.timeout(240), real(tmp_path, hosts=2, platform="cpu", room=room) as found:
         stop, end, address = tmp_path / "stop", tmp_path / "end", found.address
         program = Program(tmp_path / "program", address, str(stop), str(end), python=("-c", RESTS))
         other = None
@@ -129,6 +131,8 @@ async def test_a_slice_is_still_suspended_when_the_controller_was_killed_and_com
             await _until(program, "made")
             before = await _devices(found)
             await _operate("suspend", address, "train")
+            files = [each for each in tmp_path.glob("spilled/*/*") if not each.name.startswith(".")]
+            assert sorted(each.stat().st_size for each in files) == [(256 << 10) + 4] * 6, "both devices have the same"
             found.controller.kill()
             found.start_controller()
             await found.until(lambda status: status["clients"])
@@ -141,6 +145,7 @@ async def test_a_slice_is_still_suspended_when_the_controller_was_killed_and_com
             await _until(program, "right")
             lie = [str(each["devices"]) for client in (await found.status())["clients"] for each in client["slices"]]
             assert len(lie) == 2
+            assert not any(map(Path.exists, files)), "it has read them, and nobody wants them any more"
             assert sorted(lie) == [before, lie[0] if lie[1] == before else lie[1]], "the other still has its devices"
             end.touch()
         finally:

@@ -208,7 +208,7 @@ def test_an_account_with_too_much_in_hosts_memory_makes_nothing_more() -> None:
     at.controller.accounts._spill.spilled_bytes[number] = 32  # as if it had been spilled
     at.say(ALSO, p.Put(1, Value((8,), "float32"), SliceSpec("s", 1)))
     assert refusals(at) == [
-        "account 'ann' may have 10 bytes of arrays in hosts' memory, has 32 bytes: release some first"
+        "account 'ann' may have 10 bytes of arrays in hosts' memory or on their disks, has 32 bytes: release some first"
     ]
 
 

@@ -16,7 +16,7 @@ from core.compile.draft import makes, reads
 from core.memory.buffers import Buffer, Buffers
 from core.memory.footprint import Footprint, donates, effective
 from core.memory.ledger import LacksMemory, Ledger, NeverFits
-from core.memory.spill import HostMemory, Spill
+from core.memory.spill import HostBytes, Spill
 from core.model.atoms import Atoms
 from core.model.place import Place
 from core.model.plan import Gang, Move, Plan
@@ -55,12 +55,12 @@ class Run:
 class World:
     """A controller in miniature. Runs are admitted in order of arrival; all else happens in any possible order."""
 
-    def __init__(self, rng: Random, capacity: int, dram: int = 10**9) -> None:
+    def __init__(self, rng: Random, capacity: int, dram: int = 10**9, disk: int = 0) -> None:
         self.rng, self.capacity = rng, capacity
         self.atoms, self.buffers = Atoms(), Buffers()
         self.ledger = Ledger(self.atoms, lambda _: capacity)
-        self.host = HostMemory(hosts_of, lambda _: dram)
-        self.spill = Spill(self.atoms, self.ledger, self.buffers, self.host)
+        self.host, self.disk = HostBytes(hosts_of, lambda _: dram), HostBytes(hosts_of, lambda _: disk)
+        self.spill = Spill(self.atoms, self.ledger, self.buffers, self.host, self.disk)
         self.machine = Machine(capacity)
         self.order: list[dict[Key, int]] = [{} for _ in range(DEVICES)]
         self.seq = self.ids = 0

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from core.memory.buffers import TABLE, Buffer, Buffers
 from core.memory.ledger import LacksMemory, Ledger
-from core.memory.spill import HostMemory, Spill
+from core.memory.spill import HostBytes, Spill
 from core.model.atoms import Atoms
 from core.model.errors import Illegal
 from core.model.place import line
@@ -158,11 +158,11 @@ def test_memory_of_a_bound_is_not_taken_over_before_the_size_is_known() -> None:
 class SpillRig:
     """Six devices of 100 bytes on three hosts with this much host memory. Buffers are on devices 0-3."""
 
-    def __init__(self, *sizes: int, dram: int = 1000) -> None:
+    def __init__(self, *sizes: int, dram: int = 1000, disk: int = 0) -> None:
         self.atoms, self.buffers = Atoms(), Buffers()
         self.ledger = Ledger(self.atoms, lambda _: 100)
-        self.host = HostMemory(hosts_of, lambda _: dram)
-        self.spill = Spill(self.atoms, self.ledger, self.buffers, self.host)
+        self.host, self.disk = HostBytes(hosts_of, lambda _: dram), HostBytes(hosts_of, lambda _: disk)
+        self.spill = Spill(self.atoms, self.ledger, self.buffers, self.host, self.disk)
         self.key = self.atoms.intern(line(0, 0, 4))
         for ident, nbytes in enumerate(sizes):
             assert self.ledger.admit(-1, None, [(self.key, nbytes)]) is None
@@ -263,6 +263,22 @@ def test_a_buffer_that_is_released_during_its_copy_is_freed_after_it(coming: boo
     assert rig.spill.victims(missing) == ()
     (rig.spill.restored if coming else rig.spill.spilled)(buffer)
     assert (rig.resident(), rig.on_hosts()) == (0, {0: 0, 1: 0})
+
+
+def test_what_host_memory_has_no_room_for_goes_to_disk_and_both_are_limited() -> None:
+    rig = SpillRig(30, 30, 30, dram=60, disk=60)  # two of the devices are on each host
+    assert rig.victims(75) is None  # three buffers, and room for two
+    assert rig.victims(60) == [0, 1]
+    for ident in (0, 1):
+        rig.spill.begin(rig.buffers[ident])
+    assert [rig.buffers[ident].on_disk for ident in (0, 1)] == [False, True]
+    assert rig.on_hosts() == {0: 60, 1: 60}
+    assert [used for _, used in rig.disk.counters()] == [60, 60]
+    for ident in (0, 1):
+        rig.spill.spilled(rig.buffers[ident])
+    rig.spill.drop(rig.buffers[1])
+    assert [used for _, used in rig.disk.counters()] == [0, 0]
+    assert [(kept, found) for _, kept, found in rig.spill.audit()] == [(60, 60), (60, 60), (0, 0), (0, 0)]
 
 
 def test_host_memory_is_limited() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -137,3 +138,39 @@ def test_arrays_of_a_suspended_slice_are_sent_from_host_memory_to_other_devices_
     assert all(row["ended"] >= 0 for table in ("gangs", "transfers", "runs") for row in exact[table])
     assert [row["step"] for row in exact["transfers"]] == ["put", "put", "copy"]
     assert [row["place"] for row in exact["gangs"]] == [0, 0, 0, 0, 1]
+
+
+ARRAY = 8 << 20  # bytes a host
+
+
+def resting(fidelity: Any, room: int, hosts: int = 8) -> tuple[dict[str, Any], int]:
+    """A client with four arrays is suspended and resumed, with so much host memory and a large disk.
+    Returns what the trace says, and how long the suspension took."""
+    setup = load("B", hosts=hosts, devices_per_host=4, host_memory=room, host_disk=1 << 30)
+    sim = Simulation(setup, profile=profile("seaway"), fidelity=fidelity, config=Config(fanout=2))
+    build = Build("a", s=4 * hosts)
+    x = build.arg("s", hosts * ARRAY // 4, split="0")
+    program = build.program(build.call("f", "s", [x], cost=20_000))
+    client = sim.client("a")
+    client.call(lambda c, now: c.register(program, now))
+    puts = [client.call(lambda c, now: c.put(program.args[0], program.slices[0], now)) for _ in range(4)]
+    sim.run(until=sim.now + 100_000_000)
+    begun = sim.now
+    sim.trouble.suspend_client("a")
+    sim.run(until=lambda: [each.phase for each in sim.controller.relocation.under_way.values()] == ["parked"])
+    took = sim.now - begun
+    for put in puts:
+        assert isinstance(put, int)
+        client.call(partial(lambda put, c, now: c.submit(1, (put,), now), put))
+    sim.trouble.resume_client("a")
+    sim.run(until=sim.now + 1_000_000_000)
+    return scene.rows(sim, "gangs", "transfers", "runs"), took
+
+
+@pytest.mark.parametrize("room", [0, 2 * ARRAY])
+def test_what_goes_to_disk_goes_there_one_after_another_at_the_same_times(room: int) -> None:
+    exact = scene.agree(lambda fidelity: resting(fidelity, room)[0], room)
+    assert [row["ended"] >= 0 for row in exact["runs"]] == [True] * 4
+    in_memory, took = resting("exact", 1 << 30)[1], resting("exact", room)[1]
+    written = (4 * ARRAY - room) / 2e9  # at the disk's two gigabytes a second
+    assert abs(took - in_memory - written * 1e9) < 1_000_000  # and over PCIe

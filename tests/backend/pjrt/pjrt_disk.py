@@ -1,0 +1,99 @@
+"""Eight devices of one host, and its disk: what has no room in host memory goes there, and nothing wrong comes back."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backend.checkpoint import leftovers
+from backend.pjrt.disk import PREFIX, LostOnDisk
+from core.protocol import effects as e
+
+from .pjrt_rig import Rig
+from .pjrt_stage import ARRAY, DEVICES, ROWS, layout
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(DEVICES, spill=tmp_path / "spilled")
+    yield rig
+    rig.close()
+    assert not list((tmp_path / "spilled").glob("*"))  # an orderly end leaves nothing
+
+
+def spilled(rig: Rig, buffer: int, seq: int) -> list[Path]:
+    """Send it to disk. Returns the files that it has there."""
+    before = set(rig.devices._disk.below.glob("*/*"))
+    rig.devices.spill(e.SpillBuffer(seq, buffer, (), to_disk=True))
+    assert rig.wait(e.Copied, seq=seq) == e.Copied(seq)
+    new = set(rig.devices._disk.below.glob("*/*")) - before
+    return [each for each in sorted(new) if not each.name.startswith(".")]
+
+
+def test_a_buffer_goes_to_disk_and_comes_back_and_its_files_go_when_it_does(rig: Rig) -> None:
+    x = rig.literal(layout(ROWS), ARRAY)
+    rig.settle()
+    before = rig.usage()
+    files = spilled(rig, x, 910)
+    out = rig.usage()
+    assert (out["spilled_bytes"], out["disk_bytes"]) == (before["spilled_bytes"], ARRAY.nbytes)
+    assert sum(each.stat().st_size for each in files) == ARRAY.nbytes + 4 * len(files)  # each with its checksum
+    assert not rig.devices.at_hand(x)  # another thread reads it for other hosts
+    np.testing.assert_array_equal(rig.array(x, layout(ROWS)), ARRAY)
+    rig.devices.restore(e.RestoreBuffer(911, x, (), from_disk=True))
+    assert rig.wait(e.Copied, seq=911) == e.Copied(911)
+    assert rig.usage() == before
+    np.testing.assert_array_equal(rig.array(x, layout(ROWS)), ARRAY)
+    rig.devices._copying.ask(lambda: None)
+    assert not any(map(Path.exists, files))
+
+
+def test_a_disk_that_cannot_be_written_to_leaves_a_buffer_in_memory_and_says_why(rig: Rig) -> None:
+    x = rig.literal(layout(ROWS), ARRAY)
+    rig.devices._disk.below.write_text("a file where the folder should be")
+    rig.devices.spill(e.SpillBuffer(914, x, (), to_disk=True))
+    said = rig.wait(e.Copied, seq=914)
+    assert said.blame is None
+    assert re.search(r"cannot write arrays to its disk \(.*: File exists\).*restart its agent", said.no_disk)
+    assert rig.usage()["spilled_bytes"] == ARRAY.nbytes
+    rig.devices.restore(e.RestoreBuffer(915, x, (), from_disk=True))
+    assert rig.wait(e.Copied, seq=915) == e.Copied(915)
+    np.testing.assert_array_equal(rig.array(x, layout(ROWS)), ARRAY)
+    rig.devices._disk.below.unlink()
+
+
+def test_contents_that_were_damaged_on_disk_are_lost_and_no_wrong_number_comes_back(rig: Rig) -> None:
+    x = rig.literal(layout(ROWS), ARRAY)
+    damaged = spilled(rig, x, 916)[3]
+    contents = bytearray(damaged.read_bytes())
+    contents[3] ^= 1
+    damaged.write_bytes(contents)
+    rig.devices.restore(e.RestoreBuffer(917, x, (), from_disk=True))
+    blame = rig.wait(e.Copied, seq=917).blame
+    assert blame is not None
+    assert blame.code == "lost"
+    assert f"{damaged} is damaged: its checksum is wrong" in blame.cause
+    with pytest.raises(LostOnDisk):
+        rig.array(x, layout(ROWS))
+    rig.devices.free(x, 1)
+
+
+def test_what_a_process_that_was_killed_has_left_is_removed_and_what_a_living_one_has_is_not(rig: Rig) -> None:
+    below = rig.devices._disk.below
+    dead, living = (below / f"{PREFIX}{name}" for name in ("dead", "living"))
+    marks = []
+    for folder in (dead, living):
+        folder.mkdir(parents=True)
+        marks.append(leftovers.Mark(folder))
+        (folder / "0").write_bytes(b"an array")
+    del marks[0]
+    x = rig.literal(layout(ROWS), ARRAY)
+    spilled(rig, x, 918)
+    assert not dead.exists()
+    assert (living / "0").exists()
+    shutil.rmtree(living)

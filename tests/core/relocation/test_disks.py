@@ -1,0 +1,112 @@
+"""What is suspended and has no room in host memory goes to the disks of its hosts, and comes back from there."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.model import spans
+from core.model.topology import Cluster, Island
+from tests.core.views.rig import Arrays
+from tests.world.script import Handle
+from tests.world.test_world import drain
+from tests.world.timing import S
+from tests.world.world import World
+
+from .test_moves import on_the_way, operate, right, used, where
+
+ARRAY = 16  # bytes of an array on each of its two hosts
+
+
+def begun(host_memory: int, host_disk: int, arrays: int = 3) -> tuple[World, Arrays, list[Handle]]:
+    island = Island(name="i", hosts=4, devices_per_host=2, host_memory=host_memory, host_disk=host_disk)
+    made = World(Cluster((island,)), seed=7)
+    a = Arrays(made.client("a"))
+    kept = [a.whole() for _ in range(arrays)]
+    assert made.run()
+    return made, a, kept
+
+
+def on_disk(made: World) -> list[bool]:
+    return [buffer.on_disk for buffer in made.machine.buffers if buffer.on_host]
+
+
+def test_memory_comes_first_and_the_disk_takes_the_rest_and_all_of_it_comes_back() -> None:
+    made, a, kept = begun(ARRAY, 2 * ARRAY)
+    a.a.relocate("suspend")
+    assert made.run()
+    assert on_the_way(made) == ["parked"]
+    assert on_disk(made) == [False, True, True]
+    assert not any(used(made))
+    a.a.relocate("resume")
+    right(made, a, *kept)
+    assert on_disk(made) == []
+    drain(made)
+
+
+def test_a_slice_stays_when_neither_has_room_for_it_and_says_for_what_it_waits() -> None:
+    made, a, kept = begun(ARRAY, ARRAY)
+    a.a.relocate("suspend")
+    made.run_for(S)
+    (seen,) = made.machine.snapshot().relocations
+    assert seen.waits == "room in host memory, or on disk"
+    a.a.release(kept.pop())
+    assert made.run()
+    assert on_the_way(made) == ["parked"]
+    a.a.relocate("resume")
+    right(made, a, *kept)
+    drain(made)
+
+
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_a_later_start_of_the_controller_counts_what_is_on_disk_there(restarts: int) -> None:
+    made, a, kept = begun(ARRAY, 2 * ARRAY)
+    a.a.relocate("suspend")
+    assert made.run()
+    for _ in range(restarts):
+        made.restart_controller()
+        made.run_for(S)
+    assert sorted(on_disk(made)) == [False, True, True]
+    assert made.machine.spill.disk.counters() == [(((0, 2),), 2 * ARRAY)]
+    a.a.relocate("resume")
+    right(made, a, *kept)
+    drain(made)
+
+
+def test_other_devices_get_what_is_on_disk() -> None:
+    made, a, kept = begun(0, 3 * ARRAY)
+    a.a.relocate("suspend")
+    assert made.run()
+    assert operate(made, "move", away=spans.of([0, 1])) == ""
+    a.a.relocate("resume")
+    assert made.run()
+    assert where(made, kept[0]) == [4, 5, 6, 7]
+    right(made, a, *kept)
+    drain(made)
+
+
+def test_a_host_that_cannot_write_keeps_what_it_was_sent_in_memory_and_is_sent_no_more_until_it_starts_again() -> None:
+    made, a, kept = begun(0, 3 * ARRAY)
+    made.fabric.disk_fails = 1  # of hosts 1 and 3
+    a.a.relocate("suspend")
+    assert made.run()
+    assert next(text for text in made.told if "trouble" in text) == "trouble on host 1: [disk] full"
+    assert sorted(made.fabric.hosts[1].off.values()) == ["memory"] * 3, "they had been ordered by then"
+    a.a.relocate("resume")
+    right(made, a, *kept)
+    a.a.relocate("suspend")
+    made.run_for(S)
+    assert on_the_way(made) == ["spilling"], "no disk is left for it"
+    a.a.relocate("resume")
+    right(made, a, *kept)
+    made.fabric.disk_fails = 0
+    made.crash_host(1)
+    made.return_host(1)
+    made.run_for(S)
+    later = a.whole()
+    assert made.run()
+    a.a.relocate("suspend")
+    assert made.run()
+    assert on_the_way(made) == ["parked"]
+    a.a.relocate("resume")
+    right(made, a, later)
+    drain(made)

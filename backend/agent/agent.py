@@ -151,9 +151,9 @@ class Agent:
         await self.node.stop()
         await self._channel.close()
 
-    def leave(self, reason: str) -> None:
-        """Asks to be drained; Stop follows when no buffer is left on this host."""
-        self.node.feed(e.LeaveRequested(reason))
+    def leave(self, reason: str, patience: float = 0.0) -> None:
+        """Asks to be drained; Stop follows. `patience`: seconds in which what is on this host may move away."""
+        self.node.feed(e.LeaveRequested(reason, int(patience * 1e9)))
 
     def _vouched(self, name: str, proof: str) -> bool:
         """Whether the controller has let in a client of this name, whose token is perhaps not the cluster's."""

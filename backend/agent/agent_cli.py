@@ -35,7 +35,7 @@ from .device_log import DeviceLog
 
 log = logging.getLogger("seaway.agent")
 PLATFORMS = ("auto", "cpu", "cuda", "tpu", "timed")
-GRACE = 20.0  # seconds to be drained
+GRACE, AWAY = 20.0, 15.0  # seconds to be drained; of these, for arrays to move to other hosts
 # seconds without a controller after which an ending agent is not drained; seconds between checks
 ALONE, LOOK = 1.0, 0.1
 SOON, EVERY = 1.0, 5.0  # seconds without an answer until this is reported, and reported again
@@ -306,7 +306,7 @@ def _leave_when_told(loop: asyncio.AbstractEventLoop, agents: Sequence[Agent]) -
         if not leaving.is_set():
             leaving.set()
             for agent in agents:
-                agent.leave("it was told to end")
+                agent.leave("it was told to end", AWAY)
             loop.call_later(GRACE, os._exit, 1)
             alone.append(loop.create_task(_end_without_controller(agents)))
 

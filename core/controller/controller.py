@@ -285,7 +285,7 @@ class Controller:
     def _leaves(self, peer: int, message: p.Leave, now: int) -> str | None:
         host, wrong = self._host_at(peer, message)
         if host >= 0:
-            self.membership.leave(host, message.reason, now)
+            self.drains.leaves(host, message.reason, message.patience, now)
         return wrong
 
     def _seated(self, peer: int, message: p.Seated, now: int) -> str | None:

@@ -2,10 +2,11 @@
 
 A *cordoned* host keeps the slices that it has. One that *drains* is cordoned, and each slice that it has a part of is
 moved as soon as there is another place for it. When none of a client's arrays is left there, the host is dismissed for
-good: it ends, and may come back when the cordon is lifted. With a deadline it is dismissed then, whatever is left.
+good: it ends, and may come back when the cordon is lifted. With a deadline it is dismissed then, whatever is left. A
+host that asks to leave is emptied too, for as long as it says, or until nothing that is there moves any more.
 
 Neighbours: `Resources` keeps cordons; `relocation` moves slices; `membership` lets hosts go. The functions that matter:
-`cordon`, `drain`, `work`.
+`cordon`, `drain`, `leaves`, `work`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ..memory import Buffer, Buffers
 from ..model import SliceSpec, device_spans, spans
 from ..protocol import LogLine
 from ..slices import LEFT, Binding, Resources
+from .elastic import Elastic
 from .membership import Membership
 from .outbox import TurnOutbox
 from .records import RunRecord
@@ -31,6 +33,8 @@ class Drain(msgspec.Struct, eq=False):
     host: int
     since: int
     until: int = 0  # the deadline; 0: none
+    asked: str = ""  # why it asked to leave; "": an operator wants it, and it is not to come back
+    cordoned: bool = False  # in this case: it was before
     waits: str = ""  # why it is not empty yet
     seen: tuple[int, int] = (-1, -1)  # what places and moves were like when it was looked at last
     tried: dict[tuple[int, str], int] = {}  # slices, and when they may be tried again
@@ -41,6 +45,7 @@ class Drain(msgspec.Struct, eq=False):
 class Drains(ControllerModule):
     _state: State
     _buffers: Buffers
+    _elastic: Elastic
     _membership: Membership
     _outbox: TurnOutbox
     _relocation: Relocation
@@ -78,6 +83,17 @@ class Drains(ControllerModule):
             self._watch.end(("drained", host))
         return ""
 
+    def leaves(self, host: int, reason: str, patience: int, now: int) -> None:
+        """It asked for that, and ends after so many nanoseconds at the latest."""
+        known, cordoned = self.under_way.get(host), self._resources.is_cordoned(host)
+        if known is not None and known.until:
+            patience = min(patience, max(1, known.until - now))
+        if not patience or self.drain(host, patience, now):
+            self._membership.leave(host, reason, now)
+        elif known is None:
+            drain = self.under_way[host]
+            drain.asked, drain.cordoned = reason or "it asked to leave", cordoned
+
     # --- forward -------------------------------------------------------------------------------------------------
 
     def work(self, now: int) -> bool:
@@ -96,13 +112,18 @@ class Drains(ControllerModule):
         if not late:
             here = self._slices(host)
             if here:
-                return self._move_away(drain, here, now)
-            if run := next((run for run in self._state.runs.values() if _needs(run, host)), None):
+                begun = self._move_away(drain, here, now)
+                if begun or not drain.asked or any(map(self._moves, here)):
+                    return begun
+            elif run := next((run for run in self._state.runs.values() if _needs(run, host)), None):
                 drain.waits = f"program {run.program.ir.name!r} of {self._state.client_text(run.session.number)}"
                 return False
-            if left := self._left(host):
+            elif left := self._left(host):
                 drain.waits = f"arrays of {self._state.client_text(left[0].client)}"
                 return self._adopt(drain, left[0])
+        if drain.asked:
+            self._membership.leave(host, drain.asked, now)
+            return True
         self._outbox.effect(LogLine(f"host {host} has drained" if not late else f"host {host} leaves: its time is up"))
         self._state.drained[host] = None
         self._membership.leave(host, "its time to drain was up" if late else "it was drained", now)
@@ -112,8 +133,15 @@ class Drains(ControllerModule):
         del self.under_way[drain.host], self._state.draining[drain.host]
         for what in ("drained", "drains on"):
             self._watch.end((what, drain.host))
+        if drain.asked and not drain.cordoned:
+            self._resources.cordon(drain.host, False)
         for key in drain.adopted:
             self._resources.release(*key)
+
+    def _moves(self, binding: Binding) -> bool:
+        """It is about to have other devices."""
+        each = self._relocation.under_way.get(binding.key)
+        return self._elastic.moves(binding) or (each is not None and each.phase != "parked")
 
     def _slices(self, host: int) -> list[Binding]:
         """Those that have a device of this host, or will have."""

@@ -92,6 +92,13 @@ class Elastic(ControllerModule):
         each = self.all.pop((session, name), None)
         return [*each.slices] if each is not None else []
 
+    def moves(self, binding: Binding) -> bool:
+        """Whether it is one that the client is to leave for another size."""
+        number, name = binding.key
+        return any(
+            each.session.number == number and name in each.slices and len(each.slices) > 1 for each in self.all.values()
+        )
+
     def client_gone(self, session: int) -> None:
         for key in [key for key in self.all if key[0] == session]:
             del self.all[key]

@@ -50,7 +50,7 @@ class Host:
         self.transfer = transfer or Transfer(host, pool, chunk)
         self._stopped = False
         self._cut_off = False  # the link to the controller has ended, and another has not begun
-        self._leaving: str | None = None  # why, once it is asked for
+        self._leaving: p.Leave | None = None  # once it is asked for
         self._said: list[p.Command] = []  # by the parts, in this turn
         self._out: list[p.Command] = []  # for the driver
         self._events: dict[type, Callable[[Any, int], None]] = {
@@ -138,7 +138,7 @@ class Host:
             self._cut_off = False
             self._present()
             if self._leaving is not None:
-                self._said.append(p.Send((p.CONTROLLER,), p.Leave(self.host, self._leaving)))
+                self._said.append(p.Send((p.CONTROLLER,), self._leaving))
 
     def _present(self) -> None:
         """Say what is here. A new controller would never hear of what this does not name. So no more orders are taken
@@ -163,8 +163,8 @@ class Host:
         self._present()
 
     def _leave(self, event: p.LeaveRequested, now: int) -> None:
-        self._leaving = event.reason
-        self._said.append(p.Send((p.CONTROLLER,), p.Leave(self.host, event.reason)))
+        self._leaving = p.Leave(self.host, event.reason, event.patience)
+        self._said.append(p.Send((p.CONTROLLER,), self._leaving))
 
     def _wakeup(self, event: p.Wakeup, now: int) -> None:
         self.relay.wakeup(now)

@@ -337,6 +337,7 @@ class Reformed(Event, frozen=True):
 
 
 class LeaveRequested(Event, frozen=True):
-    """To a host: its operator wants it drained (a planned stop, or a pre-emption notice)."""
+    """To a host: its operator wants it drained (a planned stop, or a pre-emption notice), see `Leave`."""
 
     reason: str = ""
+    patience: int = 0

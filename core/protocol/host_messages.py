@@ -238,10 +238,12 @@ class Seated(Wire, frozen=True, tag="seated"):
 
 
 class Leave(Wire, frozen=True, tag="leave"):
-    """The host asks to be drained (a planned stop, or a pre-emption notice)."""
+    """The host asks to be drained (a planned stop, or a pre-emption notice). `patience`: nanoseconds in which what it
+    has may move away."""
 
     host: int
     reason: str = ""
+    patience: int = 0
 
 
 class Done(Wire, frozen=True, tag="done"):

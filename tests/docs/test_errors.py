@@ -23,7 +23,7 @@ from .pages import SPAN
 
 PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 CODES, MESSAGES = PAGE.partition("## Codes of failed runs")[2].split("## In a program")
-NOT_RUNS = {"peer", "moved"}  # core replaces them before any user sees them
+NOT_RUNS = {"peer", "moved", "disk"}  # core replaces them, or logs them, before any user sees them
 
 two = sw.slice(devices=2, name="two")
 grid = sw.slice(mesh={"data": 2}, name="grid")

@@ -145,6 +145,7 @@ class CrashHost(Action, frozen=True):
 
 class LeaveHost(Action, frozen=True):
     host: int
+    patience: int = 0
 
 
 class LoseDevice(Action, frozen=True):

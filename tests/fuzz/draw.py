@@ -49,7 +49,7 @@ ACCOUNTS = 33_000_000  # from this seed on, clients belong to accounts
 PREEMPTS = 34_000_000  # from this seed on, slices take devices of others
 GROWING = 35_000_000  # from this seed on, clusters grow, among all that
 RESTED = 36_000_000  # from this seed on, controllers are started again while slices are suspended
-DISKS = 37_000_000  # from this seed on, hosts have disks behind their memory, some of which fail
+DISKS = 37_000_000  # from this seed on, hosts have disks behind their memory, some of which fail, and leave with time
 ALWAYS = {"views": VIEWS, "reshards": RESHARDS, "operate": OPERATED, "grow": GROWING}  # from these seeds on
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
@@ -440,7 +440,8 @@ class Drawing:
         if has["late host"]:
             self.actions.append(case.CrashHost(at=0, host=rng.randrange(hosts), back=rng.randrange(1, 12 * case.MS)))
         if has["leave"]:
-            self._add_trouble(case.LeaveHost, host=rng.randrange(hosts))
+            patience = rng.choice((0, 5, 100)) * case.MS if self.seed >= DISKS else 0
+            self._add_trouble(case.LeaveHost, host=rng.randrange(hosts), patience=patience)
         if has["lose device"]:
             devices = sum(island["hosts"] * island["devices_per_host"] for island in self.islands)
             self._add_trouble(case.LoseDevice, device=rng.randrange(devices))

@@ -321,7 +321,7 @@ class Game:
     def _leave(self, action: c.LeaveHost) -> None:
         self._note(action)
         if self.world.hosts[action.host].alive:
-            self.world.leave_host(action.host)
+            self.world.leave_host(action.host, patience=action.patience)
 
     def _lose(self, action: c.LoseDevice) -> None:
         self._note(action)

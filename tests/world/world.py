@@ -265,9 +265,9 @@ class World:
         for at, host in enumerate(new):
             self.soon(at * self._coming, self._return, host, self.hosts[host].starts)
 
-    def leave_host(self, host: int, reason: str = "a planned stop") -> None:
+    def leave_host(self, host: int, reason: str = "a planned stop", patience: int = 0) -> None:
         self.hosts[host].leaving = True
-        self.hosts[host].feed(e.LeaveRequested(reason))
+        self.hosts[host].feed(e.LeaveRequested(reason, patience))
 
     def stopped(self, actor: HostActor, start: int, for_good: bool) -> None:
         """End a host that was dismissed. It comes back with a new incarnation, unless it was to leave."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 
 from tests.backend.real import Program, Real, real
@@ -55,6 +56,10 @@ async def test_a_program_goes_on_while_its_slice_is_moved_and_suspended_and_host
             await found.until(lambda status: status["islands"][0]["hosts"][busy]["member"])
             refused = await asyncio.to_thread(lambda: seaway("drain", address, "nobody", code=1))
             assert "no host is called 'nobody': give a number from 0 to 2, or an agent's name" in refused
+            notified = int((await _devices(found))[0]) // 2
+            found.agents[notified].signal(signal.SIGTERM)  # as before a pre-emption
+            assert await found.agents[notified].ended() == 0
+            await _steps(program)
             stop.touch()
             await _until(program, "right")
         finally:

@@ -102,7 +102,8 @@ class Drains(ControllerModule):
                 return False
             if left := self._left(host):
                 drain.waits = f"arrays of {self._state.client_text(left[0].client)}"
-                return self._adopt(drain, left[0])
+                alone = next((buffer for buffer in left if not self._relocation.has(buffer)), None)
+                return alone is not None and self._adopt(drain, alone)
         self._outbox.effect(LogLine(f"host {host} has drained" if not late else f"host {host} leaves: its time is up"))
         self._state.drained[host] = None
         self._membership.leave(host, "its time to drain was up" if late else "it was drained", now)

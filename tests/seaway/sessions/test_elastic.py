@@ -52,6 +52,28 @@ def test_another_loop_goes_on_with_what_it_is_and_released_it_is_asked_for_anew(
         assert next(s.resizes(workers)).devices == 2
 
 
+def test_a_program_that_does_not_move_on_to_more_keeps_nobody_waiting_and_goes_on_with_what_it_has() -> None:
+    with sw.simulate("B", **OPTIONS) as s:  # type: ignore[arg-type]
+        double = sw.jit(lambda x: x * 2, devices=wide)
+        double(np.float32(1)).block_until_ready()
+        parts = s.resizes(workers)
+        part = next(parts)
+        x = sw.put(np.arange(16, dtype=np.float32), devices=part)
+        s.release(wide)
+        sw.sleep(0.03)
+        assert s.resized(workers)
+        double(np.float32(1)).block_until_ready()
+        assert not s.resized(workers), "it has been taken back"
+        s.release(wide)
+        sw.sleep(0.03)
+        assert s.resized(workers)
+        double(np.float32(1)).block_until_ready()
+        assert next(s.resizes(workers)) is part
+        assert np.array_equal(np.asarray(sw.jit(lambda x: x + 1, devices=part)(x)), np.arange(16) + 1)
+        s.release(wide)
+        assert next(parts) is not part
+
+
 def test_what_cannot_be_is_refused_by_name() -> None:
     large = sw.slice(devices=(100, 200), name="large")
     with sw.simulate("B", **OPTIONS) as s:  # type: ignore[arg-type]

@@ -57,6 +57,9 @@ class Elastic(ControllerModule):
     _seen: int = -1  # `Resources.version` when all were looked at last
     _due: int = 0  # when to look again, though nothing has changed; 0: never
 
+    def __post_init__(self) -> None:
+        self._resources.elastic = self.all
+
     # --- in ------------------------------------------------------------------------------------------------------
 
     def asked(self, session: ClientRecord, call: AskElastic, now: int) -> str | None:
@@ -72,6 +75,11 @@ class Elastic(ControllerModule):
         try:
             if not 0 < len(sizes) <= MOST_SIZES or sum(key[0] == number for key in self.all) >= MOST:
                 raise Impossible(f"a client has {MOST} elastic slices at most, of {MOST_SIZES} sizes from 1 on each")
+            if resources.knows(number, call.name):
+                raise Impossible(
+                    f"this session's slice {call.name!r} has one size; now it asks for one of several: release it "
+                    "first, or give one of them another name"
+                )
             first = call.has or self._named(each, sizes[0])
             resources.bind(number, first)
         except Impossible as error:

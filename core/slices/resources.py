@@ -17,7 +17,7 @@ No other module may remember a physical device: it must ask again after every re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 
 import msgspec
 
@@ -37,6 +37,7 @@ class Resources:
         # is asked before a session has another slice; raises Impossible if it may not
         self.check: Callable[[int, SliceSpec], None] = lambda session, spec: None
         self.rank: Callable[[int, SliceSpec], int] = lambda session, spec: 0  # says how urgent a new slice is
+        self.elastic: Container[Key] = ()  # names of slices of several sizes, which no other slice may have
         self._inventories = [Inventory(island) for island in cluster.islands]
         self._bindings: dict[Key, Binding] = {}  # in order of tickets
         self.queue: dict[Key, None] = {}  # slices that wait, in the order in which they will be bound
@@ -97,6 +98,7 @@ class Resources:
         known = self._bindings.get((session, spec.name))
         if known is None:
             self._refuse_another(session, spec, self._parts.get(session, spec.name))
+            self._refuse_elastic(session, spec)
             refuse(self.cluster, spec)
             self.check(session, spec)
             known = Binding(session, spec, self._tickets, rank=self.rank(session, spec))
@@ -112,6 +114,7 @@ class Resources:
         if known is None:
             other = self._bindings.get((session, spec.name))
             self._refuse_another(session, spec, other.spec if other else None)
+            self._refuse_elastic(session, spec)
             parent = self._bindings.get((session, spec.of))
             whole = parent.spec if parent else self._parts.get(session, spec.of)
             refuse_part(spec, whole, [name for number, name in self._bindings if number == session])
@@ -133,6 +136,13 @@ class Resources:
             raise Impossible(
                 f"this session's slice {spec.name!r} is bound as {wish(known)}; "
                 f"now it asks for {wish(spec)}: release it first, or give one of them another name"
+            )
+
+    def _refuse_elastic(self, session: int, spec: SliceSpec) -> None:
+        if (session, spec.name) in self.elastic:
+            raise Impossible(
+                f"this session's slice {spec.name!r} is one of several sizes; now it asks for {wish(spec)}: release it "
+                "first, or give one of them another name"
             )
 
     def _placed(self, session: int, name: str) -> Binding | None:

@@ -63,12 +63,20 @@ class SliceNames:
 class ElasticState:
     """The slice that an elastic one is."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: ElasticSlice) -> None:
+        self.home = home
         self.request = -1
         self.part: Slice | None = None  # the one that the user was told
         self.waits = False  # for the user to be told of another one
         self.over = False  # it was released, or refused
         self.wrong = ""  # why
+
+    def check(self, home: ElasticSlice, name: str) -> None:
+        if (home.sizes, home.spec(name)) != (self.home.sizes, self.home.spec(name)):
+            raise NotNow(
+                f"session.resizes: this session's slice {name!r} is {self.home!r}; now it asks for {home!r}: release "
+                "it first, or give one of them another name"
+            )
 
     def refuse(self, why: str) -> None:
         self.over, self.wrong = True, why

@@ -408,7 +408,7 @@ class Caller:
         self._may_call()
         name = self.name_of(home)
         if name not in self._elastic:
-            sized, like = self._elastic.setdefault(name, ElasticState()), home.spec(name)
+            sized, like = self._elastic.setdefault(name, ElasticState(home)), home.spec(name)
 
             def ask(client: Client, now: int) -> int | Blocked:
                 answer = client.elastic(name, like, home.sizes, now)
@@ -416,6 +416,7 @@ class Caller:
                 return answer
 
             self._port.call(ask)
+        self._elastic[name].check(home, name)
         return self._resizes(name, self._elastic[name])
 
     def _resizes(self, name: str, sized: ElasticState) -> Iterator[Slice]:

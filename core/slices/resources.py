@@ -98,7 +98,6 @@ class Resources:
         known = self._bindings.get((session, spec.name))
         if known is None:
             self._refuse_another(session, spec, self._parts.get(session, spec.name))
-            self._refuse_elastic(session, spec)
             refuse(self.cluster, spec)
             self.check(session, spec)
             known = Binding(session, spec, self._tickets, rank=self.rank(session, spec))
@@ -114,7 +113,6 @@ class Resources:
         if known is None:
             other = self._bindings.get((session, spec.name))
             self._refuse_another(session, spec, other.spec if other else None)
-            self._refuse_elastic(session, spec)
             parent = self._bindings.get((session, spec.of))
             whole = parent.spec if parent else self._parts.get(session, spec.of)
             refuse_part(spec, whole, [name for number, name in self._bindings if number == session])
@@ -129,20 +127,13 @@ class Resources:
             return BoundSlice(part(parent.place, spec.picks))
         return _answer(parent, _reason_of_part(parent))
 
-    @staticmethod
-    def _refuse_another(session: int, spec: SliceSpec, known: SliceSpec | None) -> None:
+    def _refuse_another(self, session: int, spec: SliceSpec, known: SliceSpec | None) -> None:
         """Raise Impossible if the session has another slice of this name."""
-        if known is not None and known != spec:
+        elastic = (session, spec.name) in self.elastic
+        if elastic or (known is not None and known != spec):
             raise Impossible(
-                f"this session's slice {spec.name!r} is bound as {wish(known)}; "
+                f"this session's slice {spec.name!r} is bound as {wish(known) if known else 'one of several sizes'}; "
                 f"now it asks for {wish(spec)}: release it first, or give one of them another name"
-            )
-
-    def _refuse_elastic(self, session: int, spec: SliceSpec) -> None:
-        if (session, spec.name) in self.elastic:
-            raise Impossible(
-                f"this session's slice {spec.name!r} is one of several sizes; now it asks for {wish(spec)}: release it "
-                "first, or give one of them another name"
             )
 
     def _placed(self, session: int, name: str) -> Binding | None:

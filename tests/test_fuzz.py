@@ -65,6 +65,7 @@ FOUND = {  # a seed that failed once, and what was wrong
     103465: "a buffer in host memory, of which a restarted controller thought that it was on the devices",
     31000446: "an array that only a view kept when its name had got a copy, and that was to be copied once more",
     18200292: "an array that a restarted controller gave its client when a host that has it had just left",
+    34020042: "an array that came back after its slice was released, and that a drain had go elsewhere meanwhile",
 }
 PAGE = Path(__file__).parent / "fuzz" / "planted.md"
 ROW = re.compile(r"^\| ([^|]+?)(?: \(from seed \d+\))? \| ([^|]+?) \| (\d+) \|$", re.MULTILINE)

@@ -55,6 +55,7 @@ def status_of(server: Server) -> dict[str, Any]:
         "contents_through_controller": sum(server.node.carried),
         "code": {"blobs": len(server.blobs), "bytes": server.blobs.nbytes},
         "record": _record(server),
+        "unkept": list(server.unkept()),
         "refusals": dict(server.refusals.totals),
         "said": server.told[-10:],
     }  # fmt: skip

@@ -1,8 +1,8 @@
 """What an operator asks of the controller: slices moved, suspended and resumed, hosts cordoned and drained, more hosts.
 
 A call names clients and agents as people know them; core gets one event, which the event log has, and answers at once
-whether that has begun. Cordons, and what is suspended, are kept in the controller's folder and said again at its next
-start. Neighbours: `server`, which has the calls; core's `relocation` and `drains`, which decide.
+whether that has begun. Cordons, what is suspended, and which hosts there were are kept in the controller's folder and
+said again at its next start. Neighbours: `server`, which has the calls; core's `relocation` and `drains`, which decide.
 The functions that matter: `operate`, `grow`, `again`.
 """
 
@@ -20,7 +20,7 @@ from ..node import CallError
 from ..wire import OperateCall, OperateReply
 from .cluster_file import keep
 from .roles import named
-from .state_folder import known_cordons, known_suspensions
+from .state_folder import known_cordons, known_hosts, known_suspensions
 
 if TYPE_CHECKING:
     from .server import Server
@@ -35,19 +35,23 @@ class OperatorCalls:
         self._server, self._folder = server, folder
         self._cordons = known_cordons(folder) if folder else None
         self._suspended = known_suspensions(folder) if folder else None
+        self._hosts = known_hosts(folder) if folder else None
+        self.files = [file for file in (self._cordons, self._suspended, self._hosts) if file is not None]
         self.answer = ""  # what core has said to the last event
 
     def again(self) -> None:
-        """Say what was suspended at the last start, and cordon the hosts that were cordoned then."""
+        """Say which hosts there were, what was suspended at the last start, and cordon the hosts that were cordoned."""
+        if self._hosts is not None and (hosts := self._hosts.read()):
+            self._server.node.feed(e.HostsKnown(hosts))
         if self._suspended is not None and (slices := self._suspended.read()):
             self._server.node.feed(e.SuspensionsKnown(slices))
         for host in self._cordons.read() if self._cordons is not None else ():
             self._server.node.feed(e.OperateHost(host, "cordon"))
 
-    def keep(self, slices: tuple[e.SuspendedSlices, ...]) -> None:
-        """What is suspended now."""
-        if self._suspended is not None:
-            self._suspended.write(slices)
+    def keep(self, said: e.SuspensionsChanged | e.HostsJoined) -> None:
+        file, value = (self._hosts, said.hosts) if isinstance(said, e.HostsJoined) else (self._suspended, said.slices)
+        if file is not None:
+            file.write(value)
 
     def operate(self, request: OperateCall) -> OperateReply:
         """Raises CallError if nothing of it has begun. Call it within a turn of the node."""

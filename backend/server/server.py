@@ -48,6 +48,7 @@ S = 1_000_000_000
 LEASE = 10 * S
 BEAT = S
 USAGE = 60.0  # seconds after which what was used is written: a process that is killed loses the last of it
+AGAIN = 10.0  # seconds after which a file that could not be written is tried again
 DIGITS = 19  # fewer than that has each number of a client
 FIRST_CLIENT = MOST_DEVICES  # the number of the first client's connection: no cluster grows to so many hosts
 FEW = 1024  # names of clients that are kept without a check whether the clients are still there
@@ -145,11 +146,13 @@ class Server:
             lambda island: self.enrolment.platform_of(island) != "timed", self.node.announce, self.node.post,
         )  # fmt: skip
         self.operating = OperatorCalls(self, kept)
-        self.enrolment = Enrolment(lambda: self.cluster, self._connected, known_agents(kept) if kept else None)
+        agents = known_agents(kept) if kept else None
+        self.enrolment = Enrolment(lambda: self.cluster, self._connected, agents)
         self.enrolment.drained = self.controller.state.drained.__contains__
         self.blobs = Blobs(code, self._code_in_use)
         self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
         self._usage = known_usage(kept) if kept else None
+        self._files = [*self.operating.files, *filter(None, (agents, self._usage))]
         self._shelf = SnapshotShelf()
         self.clocks = Clocks(lambda: self.cluster.hosts, self.secret, NetworkNode.now)
         self.identity, self.began = secrets.token_hex(8), NetworkNode.now()  # of this start's trace
@@ -193,6 +196,8 @@ class Server:
             if rows:
                 self.node.feed(e.UsageKnown(tuple(rows)))
             self.node.task(self._keep_usage())
+        if self._files:
+            self.node.task(self._write_again())
         for host, agent in self.enrolment.agents().items():  # agents of an earlier start reconnect by themselves
             self.node.announce(f"host/{host}", agent.address)
         return self.address
@@ -211,6 +216,13 @@ class Server:
         while True:
             await asyncio.sleep(USAGE)
             await asyncio.to_thread(self._write_usage)
+
+    async def _write_again(self) -> None:
+        while True:
+            await asyncio.sleep(AGAIN)
+            with self.node.lock:
+                for file in self._files:
+                    file.write_again()
 
     def _write_usage(self) -> None:
         if self._usage is not None:
@@ -258,8 +270,8 @@ class Server:
                 self._tell(logging.ERROR if alarm else logging.INFO, text, keep=not passing)
             case e.OperatorAnswer(wrong):
                 self.operating.answer = wrong
-            case e.SuspensionsChanged(slices):
-                self.operating.keep(slices)
+            case e.SuspensionsChanged() | e.HostsJoined():
+                self.operating.keep(effect)
             case e.PolicyReplaced():
                 self.replaced.append(effect)
                 self._tell(logging.WARNING, effect.text)
@@ -407,6 +419,10 @@ class Server:
     def unrecorded(self) -> str:
         """Why the event log is incomplete; "": it is complete, or there is none."""
         return "" if self.log is None else self.log.file.lost
+
+    def unkept(self) -> tuple[str, ...]:
+        """What a later start will not know, since its file cannot be written."""
+        return tuple(file.wrong for file in self._files if file.wrong)
 
     def ready(self) -> bool:
         """Whether all islands run."""

@@ -2,7 +2,8 @@
 clients' code. One process uses it at a time.
 
 When a controller restarts, agents and clients that reconnect need not enrol again or send code again. If the folder
-cannot be written, this is reported once; the controller goes on, and its next start knows less.
+cannot be written, the log and the status say so, and it is tried again. The controller goes on, and its next start
+knows less.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Annotated, Any, NamedTuple, get_origin
 
 import msgspec
 
+from core.model import Spans
 from core.protocol import SuspendedSlices
 
 from ..auth import AccessRefused
@@ -126,7 +128,7 @@ def remembered(folder: Path | None, forget: bool = False) -> SavedState:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if forget:
-            for name in ("agents.json", "cluster.json", "suspended.json", "cordons.json"):
+            for name in ("agents.json", "cluster.json", "suspended.json", "cordons.json", "hosts.json"):
                 (folder / name).unlink(missing_ok=True)
         file = None
         if path.exists() and not forget:
@@ -148,10 +150,13 @@ def remembered(folder: Path | None, forget: bool = False) -> SavedState:
 
 
 class JsonFile:
-    """What a later start is to know, too. `what`: what it does not know if this file cannot be read or written."""
+    """What a later start is to know, too. `what`: what it does not know if this file cannot be read or written. `old`:
+    whether what is out of date is better than nothing. If not, a file that cannot be written anew is removed."""
 
-    def __init__(self, path: Path, kind: Any, what: str) -> None:
-        self._path, self._kind, self._what, self._told = path, kind, what, False
+    def __init__(self, path: Path, kind: Any, what: str, old: bool = True) -> None:
+        self._path, self._kind, self._what, self._old = path, kind, what, old
+        self._value: Any = None
+        self.wrong = ""  # why the file has not what was written last
 
     def read(self) -> Any:
         """Nothing, of this kind, if there is no file, or it is damaged."""
@@ -166,12 +171,27 @@ class JsonFile:
         return get_origin(self._kind)()
 
     def write(self, value: Any) -> None:
+        self._value, was, self.wrong = value, self.wrong, ""
         try:
             replace_file(self._path, msgspec.json.encode(value), durable=False)
         except OSError as error:
-            if not self._told:
-                self._told = True
-                log.warning("a later start will not know %s: %s: %s", self._what, self._path, error.strerror)
+            self.wrong = f"a later start will not know {self._what}: {self._path}: {error.strerror}{self._drop()}"
+        if self.wrong and self.wrong != was:
+            log.error("%s. It is tried again", self.wrong)
+        elif was and not self.wrong:
+            log.warning("a later start will know %s again: %s is written", self._what, self._path)
+
+    def _drop(self) -> str:
+        try:
+            if not self._old:
+                self._path.unlink(missing_ok=True)
+        except OSError:
+            return ". It will believe what that file says, which is out of date: remove it before the next start"
+        return ""
+
+    def write_again(self) -> None:
+        if self.wrong:
+            self.write(self._value)
 
 
 def known_agents(folder: Path) -> JsonFile:
@@ -186,7 +206,12 @@ def known_cordons(folder: Path) -> JsonFile:
 
 def known_suspensions(folder: Path) -> JsonFile:
     """Slices, and the arrays that go with them. Without it they go on where they were."""
-    return JsonFile(folder / "suspended.json", tuple[SuspendedSlices, ...], "what is suspended")
+    return JsonFile(folder / "suspended.json", tuple[SuspendedSlices, ...], "what is suspended", old=False)
+
+
+def known_hosts(folder: Path) -> JsonFile:
+    """Spans of hosts. Without it a later start waits for all of the cluster."""
+    return JsonFile(folder / "hosts.json", Spans, "which hosts have ever joined", old=False)
 
 
 def known_usage(folder: Path) -> JsonFile:

@@ -280,14 +280,24 @@ class Client:
         return None
 
     def elastic(self, name: str, like: SliceSpec, sizes: tuple[int, ...], now: int) -> int | Blocked:
-        """A slice of one of these sizes. Returns the request: SliceSized tells which slice it is, each time that this
-        changes, or CallRefused says that it can be none. `release_slice` with this name releases whatever it is."""
+        """A slice of one of these sizes. Returns the request: SliceSized tells which slice it can be, each time that
+        this changes, or CallRefused says that it can be none. `release_slice` with this name releases whatever it is.
+        """
         self._may_call()
         if name in self._state.elastic:
             raise Illegal(f"elastic slice {name!r} was asked for before: release it first")
         if not self._calls.room():
             return self._block("calls wait for the controller")
         return self._calls.elastic(name, like, sizes, now)
+
+    def move_on(self, name: str, now: int) -> SliceSpec | Blocked | None:
+        """Returns the slice that an elastic one is from now on, and releases the one before. None: it was released."""
+        self._may_call()
+        asked = self._state.elastic.get(name)
+        if asked is None:
+            return None
+        blocked = self.release_slice(asked.before, now) if asked.before else None
+        return blocked or asked.has
 
     def relocate(self, action: Action, name: str, island: str, now: int) -> int | Blocked:
         """Returns the request: SlicesRelocated, or CallRefused, tells of it. `name`, `island`: as in `Relocate`."""

@@ -282,10 +282,16 @@ class ClientSession:
 
     def _sized(self, note: p.Sized, now: int) -> str:
         asked = self._state.elastic.get(note.name)
-        if asked is not None and asked.request == note.request:  # or it was released meanwhile
-            before = asked.has.name if asked.has is not None else ""
-            self._state.elastic[note.name] = msgspec.structs.replace(asked, has=note.slice, before=before)
-            self._out.append(p.SliceSized(note.name, note.slice, note.why))
+        if asked is None or asked.request != note.request:
+            return ""  # it was released meanwhile
+        before = asked.has.name if asked.has is not None else ""
+        if note.taken_back:
+            if note.taken_back != before or asked.before != note.slice.name:
+                return ""  # it has moved on meanwhile
+            self._calls.release_slice(before, now)
+            before = ""
+        self._state.elastic[note.name] = msgspec.structs.replace(asked, has=note.slice, before=before)
+        self._out.append(p.SliceSized(note.name, note.slice, note.why))
         return ""
 
     def _waiting(self, note: p.Waiting, now: int) -> str:

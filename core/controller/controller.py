@@ -99,6 +99,7 @@ class Controller:
             p.PeerIdentified: self._identified,
             p.UsageKnown: self.accounts.restore,
             p.SuspensionsKnown: self.suspensions.known,
+            p.HostsKnown: self.recovery.hosts_known,
             p.WorldUp: lambda event, now: self.membership.world_up(event.island, event.epoch, now),
             p.WorldFailed: lambda event, now: self.membership.world_failed(
                 event.island, event.epoch, str(event.blame), now

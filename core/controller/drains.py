@@ -120,7 +120,8 @@ class Drains(ControllerModule):
                 return False
             elif left := self._left(host):
                 drain.waits = f"arrays of {self._state.client_text(left[0].client)}"
-                return self._adopt(drain, left[0])
+                alone = next((buffer for buffer in left if not self._relocation.has(buffer)), None)
+                return alone is not None and self._adopt(drain, alone)
         if drain.asked:
             self._membership.leave(host, drain.asked, now)
             return True

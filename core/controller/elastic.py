@@ -7,6 +7,7 @@ It moves its arrays there and releases the first. Nothing is taken from it befor
     grow     when devices are free that nobody waits for, and it has had its size for `Config.preempt_keep`
     shrink   when a slice waits that is as urgent or more (`Policy.slice_rank`), and would have room then; or when its
              devices are lost, or on a host that drains, and there are not as many elsewhere
+    stay     when any slice waits that could have the devices of a larger one, to which the client has not moved on
 
 Neighbours: `Resources` knows where there is room; `preemption` asks for room before it takes devices otherwise. The
 functions that matter: `asked`, `released`, `work`, `make_room`.
@@ -43,7 +44,7 @@ class ElasticRecord(msgspec.Struct, eq=False):
     slices: dict[str, int] = {}
     told: str = ""  # the client knows this one
     since: int = 0  # when it got this size
-    for_slice: Key | None = None  # shrinks so that this one has room
+    for_slice: Key | None = None  # shrinks, or stays as it is, so that this one has room
 
 
 class Elastic(ControllerModule):
@@ -55,6 +56,9 @@ class Elastic(ControllerModule):
     all: dict[Key, ElasticRecord] = {}
     _seen: int = -1  # `Resources.version` when all were looked at last
     _due: int = 0  # when to look again, though nothing has changed; 0: never
+
+    def __post_init__(self) -> None:
+        self._resources.elastic = self.all
 
     # --- in ------------------------------------------------------------------------------------------------------
 
@@ -71,6 +75,11 @@ class Elastic(ControllerModule):
         try:
             if not 0 < len(sizes) <= MOST_SIZES or sum(key[0] == number for key in self.all) >= MOST:
                 raise Impossible(f"a client has {MOST} elastic slices at most, of {MOST_SIZES} sizes from 1 on each")
+            if resources.knows(number, call.name):
+                raise Impossible(
+                    f"this session's slice {call.name!r} has one size; now it asks for one of several: release it "
+                    "first, or give one of them another name"
+                )
             first = call.has or self._named(each, sizes[0])
             resources.bind(number, first)
         except Impossible as error:
@@ -161,11 +170,14 @@ class Elastic(ControllerModule):
             return False
         return self._resources.elsewhere(*current.key) is None
 
-    def _tell(self, each: ElasticRecord, why: str, now: int) -> bool:
-        each.told, each.since = list(each.slices)[-1], now
-        binding = self._resources.binding(each.session.number, each.told)
+    def _tell(self, each: ElasticRecord, why: str, now: int, stays: Binding | None = None) -> bool:
+        """`stays`: what it was before the last one, which it is not to be."""
+        *_, last = each.slices
+        binding = stays or self._resources.binding(each.session.number, last)
         assert binding is not None
-        self._outbox.note(each.session.peer, Sized(each.request, each.name, binding.spec, why))
+        each.told, each.since = binding.spec.name, now
+        taken_back = last if stays else ""
+        self._outbox.note(each.session.peer, Sized(each.request, each.name, binding.spec, why, taken_back))
         return True
 
     def _become(self, each: ElasticRecord, found: tuple[int, Place], why: str) -> bool:
@@ -177,9 +189,12 @@ class Elastic(ControllerModule):
         assert binding is not None
         each.slices[spec.name] = binding.ticket
         if why:
-            text = f"slice {each.name!r} of client {each.session.name!r} is to have {size} devices: {why}"
-            self._outbox.effect(LogLine(text))
+            self._say(each, size, why)
         return True
+
+    def _say(self, each: ElasticRecord, size: int, why: str) -> None:
+        text = f"slice {each.name!r} of client {each.session.name!r} is to have {size} devices: {why}"
+        self._outbox.effect(LogLine(text))
 
     def _named(self, each: ElasticRecord, size: int) -> SliceSpec:
         """By a name that the client has not used for another one."""
@@ -225,16 +240,21 @@ class Elastic(ControllerModule):
     # --- others wait ---------------------------------------------------------------------------------------------
 
     def make_room(self, wanted: Binding, now: int) -> int:
-        """For a slice that waits: those that are less urgent shrink, as few and as little as will do. Returns until
-        when they may take their time; 0: none can, or they have not."""
+        """For a slice that waits: those that are less urgent shrink, as few and as little as will do; first of all,
+        those stay as they are that have not moved on to more. Returns until when they may take their time; 0: none
+        can, or they have not."""
         keep = self._state.config.preempt_keep
         again = max([each.since + keep for each in self.all.values() if each.for_slice == wanted.key], default=0)
         if now < again:
             return again
         shrunk: list[tuple[ElasticRecord, tuple[int, Place], Binding]] = []
         for each, current in self._may_shrink(wanted):
-            sizes = each.sizes[: bisect_left(each.sizes, current.spec.devices)]
-            found = self._as_large_as(wanted, each, current, sizes, [(b, place) for _, (_, place), b in shrunk])
+            stays, found = self._may_stay(each), None
+            if stays is not None and stays.place:
+                found = stays.spec.devices, stays.place
+            elif len(each.slices) == 1:
+                sizes = each.sizes[: bisect_left(each.sizes, current.spec.devices)]
+                found = self._as_large_as(wanted, each, current, sizes, [(b, place) for _, (_, place), b in shrunk])
             if found is None:
                 continue
             shrunk.append((each, found, current))
@@ -251,9 +271,13 @@ class Elastic(ControllerModule):
         self._resources.claim(wanted, room)
         until, why = 0, f"slice {wanted.spec.name!r} waits for devices"
         for each, found, _ in shrunk:
-            if self._become(each, found, why):
-                each.for_slice, until = wanted.key, now + keep
-                self._tell(each, why, now)
+            stays = self._may_stay(each)
+            if stays is not None:
+                self._say(each, found[0], why)
+            elif not self._become(each, found, why):
+                continue
+            each.for_slice, until = wanted.key, now + keep
+            self._tell(each, why, now, stays)
         return until
 
     def _room(
@@ -280,15 +304,27 @@ class Elastic(ControllerModule):
         return best
 
     def _may_shrink(self, wanted: Binding) -> list[tuple[ElasticRecord, Binding]]:
-        """The least urgent first."""
+        """Those that have not moved on to more, whatever they are; then the least urgent first."""
         found = []
         for each in self.all.values():
             current = self._current(each)
-            if current is None or len(each.slices) > 1 or not each.told or not current.place or current.held:
+            if current is None or not each.told or not current.place or current.held:
                 continue
-            if current.rank >= wanted.rank and self._resources.bars(current, wanted) and self._may_be(wanted, current):
-                found.append((each, current))
-        return sorted(found, key=lambda pair: (-pair[1].rank, -pair[1].ticket))
+            stays = self._may_stay(each) is not None
+            if not stays and (len(each.slices) > 1 or current.rank < wanted.rank):
+                continue
+            if self._resources.bars(current, wanted) and self._may_be(wanted, current):
+                found.append((not stays, -current.rank, -current.ticket, each, current))
+        return [(each, current) for *_, each, current in sorted(found, key=lambda one: one[:3])]
+
+    def _may_stay(self, each: ElasticRecord) -> Binding | None:
+        """What it was before, if it is larger now, and the client may not have moved on."""
+        if len(each.slices) < 2 or each.told != list(each.slices)[-1]:
+            return None
+        before, last = (self._resources.binding(each.session.number, name) for name in each.slices)
+        if before is None or last is None or before.spec.devices > last.spec.devices:
+            return None
+        return before if before.place and not before.held and not self._must_leave(before) else None
 
     def _may_be(self, wanted: Binding, current: Binding) -> bool:
         """Whether the one could be on the island where the other is."""

@@ -130,7 +130,8 @@ class Membership(ControllerModule):
         return None
 
     def _form_if_complete(self, island: IslandState, now: int) -> None:
-        if len(island.coming) < island.island.hosts:
+        awaited = self._recovery.awaited(island.island) or island.island.host_span
+        if len(island.coming) < spans.count(awaited) or not spans.within(awaited, spans.of(island.coming)):
             # The grace is counted from the last that came: hosts that start one after another make one epoch.
             key, form = ("forming", island.island.index), lambda at: self._form_anyway(island, at)
             self._watch.begin(key, now, 0, form, form)
@@ -430,7 +431,7 @@ class Membership(ControllerModule):
         island.formed = island.epoch
         self._state.epochs += 1
         self._failures.epoch_formed(island, now)
-        self._recovery.island_formed(now)
+        self._recovery.island_formed(island.members, now)
         for host in island.leaving:
             self._resources.host_draining(host)
         if island.coming or island.leaving:

@@ -8,7 +8,7 @@ nobody's, and freed at once; so no array goes while a view of it is left. What b
 freed once the grace is over.
 
 Until the islands have formed again, or the grace is over, clients' messages are kept and not answered. Then the
-controller takes them as if they had come now (`State.kept`).
+controller takes them as if they had come now (`State.kept`). Hosts that no earlier start has had are not waited for.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections import deque
 import msgspec
 
 from ..memory import Buffers, Ledger, Spill
-from ..model import Atoms, Layout, Spans, is_layout, shard_bytes, spans, virtual_index
-from ..protocol import Blame, ContentsReady, Ended, Held, Join, LogLine, Open
+from ..model import Atoms, Island, Layout, Spans, is_layout, shard_bytes, spans, virtual_index
+from ..protocol import Blame, ContentsReady, Ended, Held, HostsJoined, HostsKnown, Join, LogLine, Open
 from .admission import Admission
 from .buffer_refs import BufferRefs
 from .outbox import TurnOutbox
@@ -71,6 +71,7 @@ class Recovery(ControllerModule):
     _spill: Spill
     _watch: Watchdog
     under_way: bool = False
+    _had: Spans = spans.EMPTY  # hosts that have had work in this start or an earlier one, as far as is known
     _claims: dict[int, Claim] = {}  # by buffer
     # By client, and its name for the buffer; two while its arrays are being copied elsewhere
     _owned: dict[int, dict[int, list[Claim]]] = {}
@@ -80,9 +81,19 @@ class Recovery(ControllerModule):
 
     def __post_init__(self) -> None:
         self.under_way = self._state.incarnation > 0
+        if self.under_way:
+            self._had = ((0, self._state.cluster.hosts),)
 
     def begin(self, now: int) -> None:
         self._watch.begin_for("recovery", now, self._state.config.recovery, self.end)
+
+    def hosts_known(self, event: HostsKnown, now: int) -> None:
+        if spans.is_normal(event.hosts):  # it comes from a file
+            self._had = event.hosts
+
+    def awaited(self, island: Island) -> Spans:
+        """The hosts of an island that are waited for: while this goes on, those that earlier starts have had."""
+        return spans.meet(self._had, island.host_span) if self.under_way else island.host_span
 
     def keep(self, peer: int, message: msgspec.Struct) -> None:
         self._early.append((peer, message))
@@ -123,8 +134,12 @@ class Recovery(ControllerModule):
         devices = self._state.cluster.devices_of(host)
         return [index for device in devices if (index := virtual_index(layout.place, device)) >= 0]
 
-    def island_formed(self, now: int) -> None:
-        if self.under_way and all(island.formed == island.epoch for island in self._state.islands):
+    def island_formed(self, members: Spans, now: int) -> None:
+        if not spans.within(members, self._had):
+            self._had = spans.union(self._had, members)
+            self._outbox.effect(HostsJoined(self._had))
+        awaited = [island for island in self._state.islands if self.awaited(island.island)]
+        if self.under_way and all(island.formed == island.epoch for island in awaited):
             self.end(now)
 
     def end(self, now: int) -> None:

@@ -201,6 +201,10 @@ class Relocation(ControllerModule):
             self.failed.pop((number, one), None)
         return each
 
+    def has(self, buffer: Buffer) -> bool:
+        """Slices that are on their way have it, or had it before they were released: no others take it along."""
+        return any(buffer.id in (each.mine or ()) for each in self.under_way.values())
+
     def bindings(self, each: OnTheWay) -> list[Binding]:
         """Of its slices that are still bound."""
         found = [self._resources.binding(each.session.number, name) for name in each.names]
@@ -242,7 +246,8 @@ class Relocation(ControllerModule):
             places = frozenset(self._arrays.places(number, each.place, each.names))
             each.mine = {
                 ident for b in self._buffers if b.client == number and b.layout.place in places
-                and (b.owner is None or b.owner.copies is None) for ident in range(b.id, b.id + b.count)
+                and (b.owner is None or b.owner.copies is None) and not self.has(b)
+                for ident in range(b.id, b.id + b.count)
             }  # fmt: skip
             each.runs = frozenset(
                 run.id for run in self._state.runs.values()

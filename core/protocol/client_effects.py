@@ -85,7 +85,8 @@ class SlicesRelocated(Command, frozen=True):
 
 
 class SliceSized(Command, frozen=True):
-    """An elastic slice is this one now. The user moves what is on the one before, and releases that."""
+    """An elastic slice can be this one now. The user moves on to it (`Client.move_on`). Or it stays this one, since
+    others need the devices to which the user has not moved on."""
 
     name: str
     slice: SliceSpec

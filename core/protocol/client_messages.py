@@ -246,6 +246,8 @@ class Sized(Wire, frozen=True, tag="sized"):
     name: str
     slice: SliceSpec
     why: str  # why it is not the one that it was
+    # This one, a larger one that it was offered, it cannot be any more, unless the client has released the one before.
+    taken_back: str = ""
 
 
 class Refused(Wire, frozen=True, tag="refused"):

@@ -124,6 +124,22 @@ class SuspensionsKnown(Event, frozen=True):
     slices: tuple[SuspendedSlices, ...]
 
 
+# --- what a later start is told of hosts ---------------------------------------------------------------------------
+
+
+class HostsJoined(Command, frozen=True):
+    """These hosts have had work in this start or an earlier one: `HostsKnown` is to say it at a later start."""
+
+    hosts: Spans
+
+
+class HostsKnown(Event, frozen=True):
+    """Only these hosts have ever had work in an earlier start. This comes before any host; if it does not come, all may
+    have had some."""
+
+    hosts: Spans
+
+
 # --- whose a connection is ---------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ No other module may remember a physical device: it must ask again after every re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 
 import msgspec
 
@@ -37,6 +37,7 @@ class Resources:
         # is asked before a session has another slice; raises Impossible if it may not
         self.check: Callable[[int, SliceSpec], None] = lambda session, spec: None
         self.rank: Callable[[int, SliceSpec], int] = lambda session, spec: 0  # says how urgent a new slice is
+        self.elastic: Container[Key] = ()  # names of slices of several sizes, which no other slice may have
         self._inventories = [Inventory(island) for island in cluster.islands]
         self._bindings: dict[Key, Binding] = {}  # in order of tickets
         self.queue: dict[Key, None] = {}  # slices that wait, in the order in which they will be bound
@@ -126,12 +127,12 @@ class Resources:
             return BoundSlice(part(parent.place, spec.picks))
         return _answer(parent, _reason_of_part(parent))
 
-    @staticmethod
-    def _refuse_another(session: int, spec: SliceSpec, known: SliceSpec | None) -> None:
+    def _refuse_another(self, session: int, spec: SliceSpec, known: SliceSpec | None) -> None:
         """Raise Impossible if the session has another slice of this name."""
-        if known is not None and known != spec:
+        elastic = (session, spec.name) in self.elastic
+        if elastic or (known is not None and known != spec):
             raise Impossible(
-                f"this session's slice {spec.name!r} is bound as {wish(known)}; "
+                f"this session's slice {spec.name!r} is bound as {wish(known) if known else 'one of several sizes'}; "
                 f"now it asks for {wish(spec)}: release it first, or give one of them another name"
             )
 

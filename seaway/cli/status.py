@@ -124,6 +124,7 @@ def table(found: dict[str, Any]) -> str:
     )
     lost = (found.get("record") or {}).get("lost")
     lines += [f"NOT RECORDED: {lost}"] if lost else []
+    lines += [f"NOT KEPT: {text}" for text in found.get("unkept", ())]
     refused = ", ".join(f"{count} ({kind})" for kind, count in found.get("refusals", {}).items() if count)
     if refused:
         lines.append(f"refused: {refused}; see the controller's log for names and addresses")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from core.client import to_put
+from core.client import Blocked, Client, to_put
 from core.model import Program, Range, Sharding, SliceSpec, ranges
 
 from ..errors import NotNow
@@ -63,19 +63,34 @@ class SliceNames:
 class ElasticState:
     """The slice that an elastic one is."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: ElasticSlice) -> None:
+        self.home = home
         self.request = -1
-        self.newest: Slice | None = None
         self.part: Slice | None = None  # the one that the user was told
-        self.waits = False  # for the user to be told of the newest
+        self.waits = False  # for the user to be told of another one
         self.over = False  # it was released, or refused
         self.wrong = ""  # why
+
+    def check(self, home: ElasticSlice, name: str) -> None:
+        if (home.sizes, home.spec(name)) != (self.home.sizes, self.home.spec(name)):
+            raise NotNow(
+                f"session.resizes: this session's slice {name!r} is {self.home!r}; now it asks for {home!r}: release "
+                "it first, or give one of them another name"
+            )
 
     def refuse(self, why: str) -> None:
         self.over, self.wrong = True, why
 
-    def become(self, spec: SliceSpec) -> None:
-        self.newest, self.waits = Slice(spec, ("x",)), True
+    def may_become(self, spec: SliceSpec) -> None:
+        self.waits = self.part is None or self.part.name != spec.name
+
+    def move_on(self, name: str, client: Client, now: int) -> SliceSpec | Blocked | None:
+        spec = client.move_on(name, now)
+        if isinstance(spec, SliceSpec):
+            if self.part is None or self.part.name != spec.name:
+                self.part = Slice(spec, ("x",))
+            self.waits = False  # if more has come before this, it is in that
+        return spec
 
 
 class BoundProgram:

@@ -408,7 +408,7 @@ class Caller:
         self._may_call()
         name = self.name_of(home)
         if name not in self._elastic:
-            sized, like = self._elastic.setdefault(name, ElasticState()), home.spec(name)
+            sized, like = self._elastic.setdefault(name, ElasticState(home)), home.spec(name)
 
             def ask(client: Client, now: int) -> int | Blocked:
                 answer = client.elastic(name, like, home.sizes, now)
@@ -416,25 +416,23 @@ class Caller:
                 return answer
 
             self._port.call(ask)
+        self._elastic[name].check(home, name)
         return self._resizes(name, self._elastic[name])
 
     def _resizes(self, name: str, sized: ElasticState) -> Iterator[Slice]:
-        sized.waits = sized.newest is not None  # a second loop begins with what it is
+        sized.waits |= sized.part is not None  # a second loop begins with what it is
         while True:
             self._wait(lambda: sized.waits or sized.over, f"devices for slice {name!r}")
             if sized.wrong:
                 raise NotNow(f"session.resizes: {sized.wrong}")
-            if sized.over:  # it was released
+            if sized.over or self._port.call(partial(sized.move_on, name)) is None:  # it was released
                 return
-            before, sized.part, sized.waits = sized.part, sized.newest, False
-            if before is not None and before is not sized.part:
-                self.release_slice(before)
             assert sized.part is not None
             yield sized.part
 
     def _sized(self, said: p.SliceSized) -> None:
         if said.name in self._elastic:
-            self._elastic[said.name].become(said.slice)
+            self._elastic[said.name].may_become(said.slice)
 
     def resized(self, home: ElasticSlice) -> bool:
         sized = self._elastic.get(self._slices.used(home))

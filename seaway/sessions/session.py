@@ -315,7 +315,8 @@ class Session:
 
         The first time, wait until there is one. In the body of the loop, move arrays to it (`sw.put(arrays,
         devices=part)`) and work, until `resized` says that there is another one; then leave the body, or the loop if
-        the work is done. The slice before is released when the next one is yielded.
+        the work is done. The slice before is released when the next one is yielded. If others have come meanwhile who
+        need the devices of a larger one, the same one is yielded again.
 
             >>> workers = sw.slice(devices=(1, 4), name="workers")
             >>> with sw.simulate("B", hosts=2) as s:

@@ -192,7 +192,7 @@ class ControllerProcess(Process):
                             at = self.send(peer, message, at)
                 case e.FormWorld(island=island, epoch=epoch):
                     sim.clock.at(sim.now + sim.times.form, self._formed, island, epoch)
-                case e.DropWorlds() | e.SuspensionsChanged():
+                case e.DropWorlds() | e.SuspensionsChanged() | e.HostsJoined():
                     pass  # a simulated world holds nothing, and its controller does not start again
                 case e.LogLine() | e.PolicyReplaced() | e.OperatorAnswer():
                     self._tell(effect)

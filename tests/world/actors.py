@@ -221,6 +221,8 @@ class ControllerActor(Actor):
                 world.answer = wrong
             case e.SuspensionsChanged(slices):
                 world.suspended[world.past] = slices
+            case e.HostsJoined(hosts):
+                world.had[world.past] = hosts
             case e.PolicyReplaced():
                 world.told.append(effect.text)
             case _:

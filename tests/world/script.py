@@ -6,7 +6,6 @@ brings are compared with that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -290,8 +289,8 @@ class Script:
         self._called()
 
     def elastic(self, name: str, sizes: tuple[int, ...], like: SliceSpec, moves_on: int = -1) -> None:
-        """`moves_on`: so long after it has heard of another size, it has something there, and releases what it had
-        before; -1: not by itself."""
+        """`moves_on`: so long after it has heard of another size, it releases what it had before, and has something
+        there; -1: not by itself."""
         self.moves_on = moves_on
         request = self.machine.elastic(name, like, sizes, self.world.now)
         if isinstance(request, int):
@@ -299,21 +298,26 @@ class Script:
             self._sized[request] = name
         self._called()
 
+    def moved_on(self, name: str) -> SliceSpec | None:
+        """The slice that it is now."""
+        spec = self.machine.move_on(name, self.world.now)
+        self._called()
+        return spec if isinstance(spec, SliceSpec) else None
+
     def sized(self, name: str, spec: SliceSpec) -> None:
-        before = self.sizes[name][-1:]
         self.sizes[name].append(spec)
         if self.moves_on >= 0:
-            self.world.soon(self.moves_on, self._move_on, spec, [each.name for each in before])
+            self.world.soon(self.moves_on, self._move_on, name)
 
-    def _move_on(self, spec: SliceSpec, before: Sequence[str]) -> None:
+    def _move_on(self, name: str) -> None:
         if self.moves_on >= 0 and self.machine.state in ("open", "away") and not self.actor.still:
-            there = [self._there.get(name) for name in before]
-            if any(handle is not None and not _over(handle) for handle in there):
-                self.world.soon(1_000_000, self._move_on, spec, before)
+            if any(not _over(handle) for handle in self._there.values()):
+                self.world.soon(1_000_000, self._move_on, name)
                 return
-            self._there[spec.name] = self.put(Value((4 * spec.devices,), "float32", 0, Sharding(((0,),))), spec)
-            for name in before:
-                self.release_slice(name)
+            spec = self.moved_on(name)
+            if spec is not None and spec.name not in self._there:
+                value = Value((4 * spec.devices,), "float32", 0, Sharding(((0,),)))
+                self._there = {spec.name: self.put(value, spec)}
 
     def cancel(self, run: RunHandle) -> None:
         self.machine.cancel(run.name, self.world.now)

@@ -18,6 +18,7 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 
 Namer = Callable[[int], str]  # a peer's number -> its name
+USUALLY_NONE = ("to_disk", "from_disk", "no_disk", "patience")  # named only where they say something
 
 
 def when(now: int) -> str:
@@ -181,7 +182,8 @@ def _plain(thing: Any, hidden: tuple[str, ...]) -> str:
     shown = []
     for name in thing.__struct_fields__:
         value = getattr(thing, name)
-        if name in hidden or value is None or value == () or (name.endswith("disk") and not value):
+        usual = name in USUALLY_NONE and not value
+        if name in hidden or value is None or value == () or usual:
             continue
         if isinstance(value, SliceSpec):
             value = _slice(value)

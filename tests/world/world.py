@@ -24,7 +24,7 @@ from core.controller import Config, Controller
 from core.host.host import Host
 from core.link import codec as wire
 from core.link.endpoint import for_controller, for_host
-from core.model import Account, Cluster, Gang, Plan
+from core.model import Account, Cluster, Gang, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.protocol import peers
@@ -102,6 +102,7 @@ class World:
         self.clients: list[Script] = []
         self.past: tuple[int, ...] = ()  # the controller's state: a number of each of its starts
         self.suspended: dict[tuple[int, ...], tuple[e.SuspendedSlices, ...]] = {}  # by state: what is in it
+        self.had: dict[tuple[int, ...], Spans] = {}  # by state: hosts that have joined
         self.forgotten = 0  # how many starts came before those
         self.drained_stay_away = True  # whether nobody starts an agent again that has ended because it was drained
         self.late_hosts = False  # whether hosts that begin anew wait until the controller is started again
@@ -195,7 +196,7 @@ class World:
         known = self.past if state is None else state
         if not known:
             self.forgotten = actor.starts
-        suspended = self.suspended.get(known, ())
+        suspended, had = self.suspended.get(known, ()), self.had.get(known, spans.EMPTY)
         self.past = (*known, actor.starts + 1)
         self.late_hosts = late_hosts or (self.late_hosts and state is None)
         machine = Controller(
@@ -205,7 +206,9 @@ class World:
         endpoint = for_controller(Recorder(machine, actor), actor.starts + 1, self.timing.lease)
         self.unlooked = True
         actor.boot(endpoint)
-        self.suspended[self.past] = suspended
+        self.suspended[self.past], self.had[self.past] = suspended, had
+        if had:
+            actor.feed(e.HostsKnown(had))
         if suspended:
             actor.feed(e.SuspensionsKnown(suspended))
 
@@ -254,7 +257,7 @@ class World:
 
     def grow(self, cluster: Cluster, come: int = 0) -> None:
         """An operator lets the cluster grow to this one. Its new hosts begin one after another, with so much between
-        them."""
+        them; -1: they do not."""
         self._coming = come
         self.controller.feed(e.GrowCluster(cluster))
 
@@ -262,7 +265,7 @@ class World:
         """The controller has let it."""
         new = range(self.known.hosts, cluster.hosts)
         self._knows(cluster)
-        for at, host in enumerate(new):
+        for at, host in enumerate(new if self._coming >= 0 else ()):
             self.soon(at * self._coming, self._return, host, self.hosts[host].starts)
 
     def leave_host(self, host: int, reason: str = "a planned stop", patience: int = 0) -> None:

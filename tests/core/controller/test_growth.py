@@ -135,6 +135,24 @@ def test_a_controller_that_is_started_again_with_the_larger_cluster_takes_all_ho
     drain(world)
 
 
+@pytest.mark.parametrize("whole", [WIDER, MORE], ids=["hosts", "an island"])
+def test_a_restarted_controller_does_not_wait_for_new_hosts_that_have_never_come(whole: Cluster) -> None:
+    world = World(whole, known=SMALL)
+    a = world.client("a")
+    kept = a.submit(there("make", 4, "i"), bytes(32)).results[0]
+    assert world.run()
+    world.grow(whole, come=-1)
+    world.run_for(S)
+    world.restart_controller()
+    assert world.run_until(lambda: not world.machine.recovery.under_way)
+    assert world.now < 3 * S, "as soon as those are back that were there before"
+    fetch = a.get(kept)
+    assert world.run()
+    assert fetch.right
+    world.return_host(2)
+    drain(world)
+
+
 def test_what_cannot_be_is_refused_and_changes_nothing() -> None:
     world = World(WIDER, known=SMALL)
     world.client("a")

@@ -40,11 +40,24 @@ def sizes(script: Script) -> list[int]:
 
 
 def move_on(made: World, script: Script) -> None:
-    """As a program does that has heard of another size: it uses the new slice, and releases the one before."""
-    *_, old, new = script.sizes["e"]
-    ran(made, script, new)
-    script.release_slice(old.name)
+    """As a program does that has heard of another size: it releases the slice before, and uses the new one."""
+    spec = script.moved_on("e")
+    assert spec == script.sizes["e"][-1]
+    ran(made, script, spec)
     made.run_for(50 * MS)
+
+
+def grew(policy: type[Policy] = Fifo, sizes: tuple[int, ...] = (4, 8), priority: int = 0) -> tuple[World, Script]:
+    """It was offered all devices, and has not moved on."""
+    made = begun(policy=policy)
+    other = made.client("other")
+    ran(made, other, alone(8 - sizes[0]))
+    one = client(made, "one", sizes, priority)
+    ran(made, one, one.sizes["e"][0])
+    other.release_slice("s")
+    assert made.run_until(lambda: len(one.sizes["e"]) == 2)
+    made.run_for(S)
+    return made, one
 
 
 def ran(made: World, script: Script, spec: SliceSpec) -> Handle:
@@ -200,6 +213,86 @@ def test_one_that_does_not_shrink_when_asked_is_suspended_where_the_policy_preem
     assert waits.good
     made.clients[-1].release_slice("s")
     right(made, Arrays(one), kept)
+    drain(made)
+
+
+# --- it does not move on to more --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("policy", "priority"), [(Fifo, 0), (Priority, 9)])
+def test_more_to_which_it_has_not_moved_on_is_taken_back_as_soon_as_anyone_could_use_it(
+    policy: type[Policy], priority: int
+) -> None:
+    made, one = grew(policy, priority=priority)
+    waits = submitted(made.client("two"), alone(4))
+    made.run_for(10 * MS)
+    assert waits.good
+    assert sizes(one) == [4, 8, 4]
+    assert one.sizes["e"][2].name == one.sizes["e"][0].name, "it stays what it was"
+    ran(made, one, one.sizes["e"][0])
+    made.clients[-1].release_slice("s")
+    made.run_for(5 * S)
+    assert sizes(one) == [4, 8, 4, 8]
+    move_on(made, one)
+    ran(made, one, one.sizes["e"][-1])
+    drain(made)
+
+
+def test_no_more_is_taken_back_than_will_do_and_nothing_for_what_would_have_no_room_even_then() -> None:
+    made, one = grew()
+    waits = submitted(made.client("large"), alone(5))
+    made.run_for(5 * S)
+    assert sizes(one) == [4, 8]
+    assert not waits.ended
+    made.clients[-1].cancel(waits)
+    made.clients[-1].release_slice("s")
+    move_on(made, one)
+    waits = submitted(made.client("two"), alone(4))
+    made.run_for(S)
+    assert sizes(one) == [4, 8, 4], "it has moved on: this is another one, of four devices"
+    assert not waits.ended
+    move_on(made, one)
+    made.run_for(S)
+    assert waits.good
+    drain(made)
+
+
+@pytest.mark.parametrize("late", range(0, 3 * MS, MS // 8))
+def test_one_that_moves_on_while_that_is_taken_back_shrinks_like_any_other(late: int) -> None:
+    made, one = grew()
+    waits = submitted(made.client("two"), alone(4))
+    made.run_for(late)
+    spec = one.moved_on("e")
+    assert spec is not None
+    run = submitted(one, spec)
+    assert made.run_until(lambda: run.ended)
+    assert run.good
+    if spec.devices == 8:
+        assert made.run_until(lambda: len(sizes(one)) == 3)
+        spec = one.moved_on("e")
+        assert spec is not None
+        assert spec.devices == 4
+    assert made.run_until(lambda: waits.ended)
+    assert waits.good
+    ran(made, one, spec)
+    made.clients[-1].release_slice("s")
+    made.run_for(5 * S)
+    assert sizes(one)[-2:] == [4, 8], "it is still one that grows"
+    drain(made)
+
+
+def test_a_restart_while_that_is_taken_back_keeps_nobody_waiting() -> None:
+    made, one = grew()
+    two = made.client("two")
+    waits = submitted(two, alone(4))
+    assert made.run_until(lambda: any("is to have 4 devices" in text for text in made.told))
+    made.restart_controller()
+    made.run_for(5 * S)
+    assert waits.blame is not None, "the restart has cut it short"
+    ran(made, two, alone(4))
+    assert sizes(one)[-1] == 4
+    assert [binding.spec.devices for binding in made.machine.resources.bindings()] == [4, 4]
+    ran(made, one, one.sizes["e"][0])
     drain(made)
 
 

@@ -214,3 +214,42 @@ def test_an_array_that_is_held_by_a_second_name_alone_moves_away() -> None:
     right(made, a, second)
     assert not any(loads(made)), "what stood for its slice is gone"
     drain(made)
+
+
+def test_arrays_that_come_back_after_their_slice_was_released_go_with_no_other_before_they_are_back() -> None:
+    made, a = begun()
+    kept = a.whole()
+    assert made.run()
+    operate(made, "suspend")
+    assert made.run_until(lambda: on_the_way(made) == ["spilling"])
+    made.controller.feed(e.OperateHost(0, "drain"))
+    a.a.release_slice("s")
+    assert made.run_until(lambda: on_the_way(made) == ["filling"])
+    assert made.run_until(lambda: on_the_way(made) == ["parked"])
+    assert not any(used(made)), "they have gone again, with what stands for their slice"
+    operate(made, "resume")
+    right(made, a, kept)
+    drain(made)
+
+
+def test_two_slices_at_one_place_of_which_each_was_suspended_by_itself_have_each_its_own_arrays() -> None:
+    made, a = begun()
+    kept = a.whole()
+    assert made.run()
+    a.a.relocate("suspend", "s")
+    assert made.run()
+    other = a.a.submit(program("mine", SliceSpec("u", 4), ROWS), bytes(32)).results[0]
+    assert made.run()
+    a.a.relocate("suspend", "u")
+    assert made.run()
+    assert not any(used(made))
+    a.a.relocate("resume", "u")
+    reads = a.run("theirs", SliceSpec("u", 4), kept, ROWS)
+    made.run_for(S)
+    assert not reads.ended, "it needs an array of the slice that rests"
+    assert on_the_way(made) == ["parked"]
+    a.a.relocate("resume", "s")
+    assert made.run()
+    assert reads.good
+    right(made, a, kept, other)
+    drain(made)

@@ -52,6 +52,49 @@ def test_another_loop_goes_on_with_what_it_is_and_released_it_is_asked_for_anew(
         assert next(s.resizes(workers)).devices == 2
 
 
+def test_a_program_that_does_not_move_on_to_more_keeps_nobody_waiting_and_goes_on_with_what_it_has() -> None:
+    with sw.simulate("B", **OPTIONS) as s:  # type: ignore[arg-type]
+        double = sw.jit(lambda x: x * 2, devices=wide)
+        double(np.float32(1)).block_until_ready()
+        parts = s.resizes(workers)
+        part = next(parts)
+        x = sw.put(np.arange(16, dtype=np.float32), devices=part)
+        s.release(wide)
+        sw.sleep(0.03)
+        assert s.resized(workers)
+        double(np.float32(1)).block_until_ready()
+        assert not s.resized(workers), "it has been taken back"
+        s.release(wide)
+        sw.sleep(0.03)
+        assert s.resized(workers)
+        double(np.float32(1)).block_until_ready()
+        assert next(s.resizes(workers)) is part
+        assert np.array_equal(np.asarray(sw.jit(lambda x: x + 1, devices=part)(x)), np.arange(16) + 1)
+        s.release(wide)
+        assert next(parts) is not part
+
+
+ANOTHER = r"this session's slice 'workers' .* asks for .*: release it first, or give one of them another name"
+
+
+def test_another_slice_of_its_name_is_refused_until_it_is_released() -> None:
+    plain, fewer = sw.slice(devices=2, name="workers"), sw.slice(devices=(2, 4), name="workers")
+    double = sw.jit(lambda x: x * 2, devices=plain)
+    with sw.simulate("B", **OPTIONS) as s:  # type: ignore[arg-type]
+        part = next(s.resizes(workers))
+        with pytest.raises(sw.errors.RunError, match=ANOTHER):
+            double(np.float32(1)).block_until_ready()
+        with pytest.raises(sw.errors.NotNow, match=ANOTHER):
+            s.resizes(fewer)
+        sw.jit(lambda x: x + 1, devices=part)(np.float32(1)).block_until_ready()
+        s.release(workers)
+        double(np.float32(1)).block_until_ready()
+        with pytest.raises(sw.errors.NotNow, match=ANOTHER):
+            next(s.resizes(workers))
+        s.release(plain)
+        assert next(s.resizes(fewer)).devices == 4
+
+
 def test_what_cannot_be_is_refused_by_name() -> None:
     large = sw.slice(devices=(100, 200), name="large")
     with sw.simulate("B", **OPTIONS) as s:  # type: ignore[arg-type]

@@ -58,8 +58,9 @@ class ClientSession:
             open_runs = tuple([run for run in state.runs if ("run", run) not in unsent])
             held = state.held_before(gathered, self._calls.told_programs())
             opening = msgspec.structs.replace(
-                opening, client=state.number, held=held, open_runs=open_runs, start=state.start
-            )
+                opening, client=state.number, held=held, open_runs=open_runs, start=state.start,
+                spoilt=tuple([name for name in held if state.state_of(name) in ("failed", "spoilt")]),
+            )  # fmt: skip
         self._out.append(p.Send(TO_CONTROLLER, opening))
         if again:
             self._repeat()

@@ -29,6 +29,7 @@ from .watch import Watchdog
 
 # To a client that comes from before a restart:
 LOST = Blame("restart", "the controller was restarted, and not all hosts of this buffer still have it")
+SPOILT = Blame("lost", "what was to make it had failed before the controller was restarted")
 CUT_SHORT = Blame("restart", "the controller was restarted while this ran")
 # To one that this controller has given up itself:
 EACH_OTHER = "this client and the controller, which was not restarted, lost each other"
@@ -185,11 +186,12 @@ class Recovery(ControllerModule):
         """`why`: why this controller gave up the client; "" if that comes from an earlier start."""
         freed, cut_short = (_apart(why, "freed"), _apart(why, "cut short")) if why else (LOST, CUT_SHORT)
         lost: list[int] = []
+        spoilt = set(opening.spoilt)  # its host may still have what a run that failed has made
         owned = self._owned.get(opening.client, {})
         for name in sorted(opening.held, key=lambda name: name in owned and bool(owned[name][0].shards)):
             named = session.enter(BufferName(session, name))
-            if not any(self._give(named, claim) for claim in owned.get(name, ())):
-                named.spoil(freed)
+            if name in spoilt or not any(self._give(named, claim) for claim in owned.get(name, ())):
+                named.spoil(SPOILT if name in spoilt and name in owned else freed)
                 lost.append(name)
         lost.sort()
         found = tuple(name for name in opening.held if name not in lost)

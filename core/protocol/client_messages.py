@@ -24,6 +24,7 @@ class Open(Wire, frozen=True, tag="open"):
     client: int = 0  # when it reconnects: the number that it had before
     held: tuple[int, ...] = ()  # when it reconnects: the buffers that it still holds
     open_runs: tuple[int, ...] = ()  # when it reconnects: the runs whose end it has not seen
+    spoilt: tuple[int, ...] = ()  # when it reconnects: of what it holds, what it was told to be without contents
     start: int = 0  # when it reconnects: the controller's start that served it, as in `Join`
 
 

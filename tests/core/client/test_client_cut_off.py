@@ -46,7 +46,7 @@ def test_what_was_called_ends_with_the_lease() -> None:
         p.BuffersReady((result, buffer), UNREACHABLE),
     ]
     assert calls_of(session.hear(p.Connected(p.CONTROLLER))) == [
-        p.Open("me", 2, client=7, held=(result, buffer)), p.Register(1, program(args=0)),
+        p.Open("me", 2, client=7, held=(result, buffer), spoilt=(result, buffer)), p.Register(1, program(args=0)),
     ]  # fmt: skip
 
 
@@ -62,7 +62,8 @@ def test_what_has_not_left_waits_for_the_controller() -> None:
     assert session.client.unfinished == 1
     late, (other,) = session.submit()
     assert calls_of(session.hear(p.Connected(p.CONTROLLER))) == [
-        p.Open("me", 2, client=7, held=(lost,)), p.Register(1, program(args=0)), p.Submit(kept, 1, (), (result,)),
+        p.Open("me", 2, client=7, held=(lost,), spoilt=(lost,)), p.Register(1, program(args=0)),
+            p.Submit(kept, 1, (), (result,)),
         p.Put(buffer, X, SLICE), p.Get(request, buffer), p.Submit(late, 1, (), (other,)),
     ]  # fmt: skip
 

@@ -11,7 +11,7 @@ from core.link.endpoint import ANEW
 from tests.core.build import Build
 from tests.golden.failing import _steps
 from tests.golden.running import _good, _world, _zeros
-from tests.world.timing import S
+from tests.world.timing import MS, S
 
 from .rig import CLIENT, Rig
 
@@ -82,3 +82,28 @@ def test_runs_that_a_silent_network_cut_short_are_reported_as_that_and_the_clien
     assert late.blame is not None
     assert (late.blame.code, late.blame.cause.startswith(NOT_RESTARTED)) == ("client-lost", True)
     _good(world, client.submit(short, *_zeros(short)))
+
+
+def test_what_a_run_that_failed_has_made_is_not_given_back_after_a_restart_though_a_host_still_has_it() -> None:
+    world = _world(hosts=2)
+    b = Build("halves", s=1, t=1)
+    made = b.call("good", "s", [b.arg("s", 4)])
+    b.call("bad", "t", [b.arg("t", 4)], cost=100 * MS)
+    program = b.program(made)
+    client = world.client("a")
+    for host in range(2):
+        world.break_gang(host, "bad")
+    run = client.submit(program, *_zeros(program))
+    assert world.run_until(lambda: any(buffer.state == "ready" for buffer in world.machine.buffers))
+    (where,) = next(buffer.hosts for buffer in world.machine.buffers)
+    world.cut("controller", f"host {where[0]}", silent=True)
+    assert world.run_until(lambda: run.ended)
+    assert not run.good
+    world.restart_controller()
+    world.mend("controller", f"host {where[0]}")
+    world.run_for(3 * S)
+    reader = Build("reader", s=1)
+    late = client.submit(reader.program(reader.call("read", "s", [reader.arg("s", 4)])), run.results[0])
+    assert world.run(limit=60 * S)
+    assert late.blame is not None
+    assert str(late.blame).startswith("[lost] what was to make it had failed before the controller was restarted")

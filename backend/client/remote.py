@@ -178,6 +178,11 @@ class Remote:
         with self.node.lock:
             return self.client.longest_wait(self.node.now())
 
+    def away(self) -> float:
+        """For how many seconds the controller has been out of reach; 0: it is in reach."""
+        with self.node.lock:
+            return self.node.endpoint.away(CONTROLLER, self.node.now()) / 1e9
+
     def offer(self, buffer: int, again: bool = False) -> PutOffer:
         """Promises the contents of a buffer; call it under the lock, with the call that puts the buffer. `again`:
         they are kept until the buffer is `PutContentsUnneeded`."""

@@ -57,13 +57,19 @@ class CheckerChild:
         self.devices, self._largest = devices, largest
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
         self._line, theirs = socket.socketpair()
-        with theirs:
-            end = theirs.fileno()
+        end = theirs.fileno()
+        try:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", f"from {program} import main; main()", settings.decode()],
                 stdin=end, stdout=end, stderr=self._said, env=environment(devices, flags), cwd="/",
                 start_new_session=True,
             )  # fmt: skip
+        except OSError:
+            self._line.close()
+            self._said.close()
+            raise
+        finally:
+            theirs.close()
         self._busy = threading.Lock()
         self._kills = MemoryKills()
         self.up = False  # it has said that it is ready

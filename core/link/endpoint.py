@@ -155,6 +155,7 @@ class Endpoint:
         self._reach = reach
         self._peers: dict[int, Peer] = {}
         self._near: set[int] = set()  # peers without a link
+        self._away: dict[int, int] = {}  # homes without a connection, and since when each is out of reach
         self._heap: list[tuple[int, int]] = []  # (wake-up, peer); a stale entry only causes an early wake-up
         self._due: int | None = None  # what `next_wakeup` last returned
         self._events: deque[p.Event] = deque()  # for the machine
@@ -163,6 +164,7 @@ class Endpoint:
     def start(self, now: int) -> list[p.Command]:
         """Begin the links to `homes`. Call this once, before anything else."""
         self._out = []
+        self._away = dict.fromkeys(self._homes, now)
         for peer in self._homes:
             self._begin(peer, now)
         return self._out
@@ -198,6 +200,16 @@ class Endpoint:
         then, because another one gets through at once when the way is there again."""
         return self._lease // 2
 
+    def away(self, home: int, now: int) -> int:
+        """For how many nanoseconds this home has been out of reach: it has no connection, or says nothing on it. A
+        lease that ends meanwhile changes nothing."""
+        peer = self._peers.get(home)
+        if peer is None:
+            return 0
+        if self._due is not None:  # since then, this process has not run, and has read nothing
+            now = min(now, self._due)
+        return now - self._away.get(home, now - peer.link.silence(now))
+
     def linked(self, peer: int) -> bool:
         return peer in self._peers or peer in self._near
 
@@ -218,7 +230,7 @@ class Endpoint:
                     for peer in effect.peers:
                         self._send(peer, effect.message, now)
                 elif isinstance(effect, p.Close):
-                    self._drop(effect.peer, effect.reason, effect.breach)
+                    self._drop(effect.peer, effect.reason, now, effect.breach)
                     if effect.peer in self._homes:
                         self._begin(effect.peer, now)
                 else:
@@ -263,10 +275,12 @@ class Endpoint:
         peer = self._peers.get(event.peer)
         if peer is not None and peer.up:
             peer.up = False
+            self._miss(event.peer, peer, now)
             self._carry_out(event.peer, peer, peer.link.disconnected(now), now)
 
     def _near_up(self, event: NearUp, now: int) -> None:
         number = event.peer
+        self._away.pop(number, None)
         peer = self._peers.pop(number, None)
         if number in self._near or (peer is not None and peer.theirs):
             self._events.append(p.Disconnected(number, ANEW, True))
@@ -306,6 +320,7 @@ class Endpoint:
         if not peer.theirs:
             peer.theirs = hello.mine
             self._events.append(p.Connected(number))
+        self._away.pop(number, None)
         self._carry_out(number, peer, peer.link.connected(now), now)
 
     def _begin(self, number: int, now: int) -> Peer:
@@ -320,16 +335,21 @@ class Endpoint:
     def _end(self, number: int, reason: str, now: int, breach: str = "", anew: bool = False) -> None:
         """End this link for good, and tell the machine."""
         if self.linked(number):
-            self._drop(number, reason, breach)
+            self._drop(number, reason, now, breach)
             self._events.append(p.Disconnected(number, reason, anew))
             if number in self._homes:
                 self._begin(number, now)
 
-    def _drop(self, number: int, reason: str, breach: str) -> None:
+    def _drop(self, number: int, reason: str, now: int, breach: str) -> None:
         if self.linked(number):
-            self._peers.pop(number, None)
+            self._miss(number, self._peers.pop(number, None), now)
             self._near.discard(number)
             self._out.append(HangUp(number, reason, breach))
+
+    def _miss(self, number: int, peer: Peer | None, now: int) -> None:
+        """This peer has lost its connection. If it is a home, remember since when it is out of reach."""
+        if number in self._homes:
+            self._away.setdefault(number, now if peer is None else now - peer.link.silence(now))
 
     # --- links ------------------------------------------------------------------------------------------
 

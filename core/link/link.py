@@ -197,6 +197,11 @@ class Link:
         self._reached_at = min(now, self._reached_at + silence)
         self._excused = True
 
+    def silence(self, now: int) -> int:
+        """How long nothing was heard, if that is longer than a peer that lives is ever silent; else 0."""
+        silence = now - self._received_at
+        return silence if silence > self._lease // 2 else 0
+
     @property
     def unacknowledged(self) -> Iterable[msgspec.Struct]:
         """Messages that the peer may not have."""

@@ -130,7 +130,6 @@ class RemoteLink:
         self._closing: asyncio.Task[None] | None = None
         self._then: list[Callable[[], None]] = []
         self._last = ""  # what the client said last
-        self._away_since = 0.0
         self._look_again: asyncio.TimerHandle | None = self._loop.call_later(LOOK, self._look)
 
     def callbacks(self, islands: Collection[str]) -> ClusterCallbacks | None:
@@ -197,15 +196,10 @@ class RemoteLink:
 
     def _look(self) -> None:
         """Gives the session up if the controller has been away for too long. It may be started again meanwhile."""
-        now = self._loop.time()
-        if self.client.state in ("new", "away"):
-            self._away_since = self._away_since or now
-            if now - self._away_since >= PATIENCE:
-                self._lost(f"the controller has been out of reach for {PATIENCE:.0f} s. {self._last}".rstrip())
-                return
+        if self.remote.away() >= PATIENCE:
+            self._lost(f"the controller has been out of reach for {PATIENCE:.0f} s. {self._last}".rstrip())
         else:
-            self._away_since = 0.0
-        self._look_again = self._loop.call_later(LOOK, self._look)
+            self._look_again = self._loop.call_later(LOOK, self._look)
 
     def _lost(self, text: str) -> None:
         if self._closing is None:

@@ -43,7 +43,6 @@ class RealPort:
         self._blocked = False
         self._pending: list[tuple[PutOffer, Any, avals.Aval]] = []  # puts of the call under way
         self._last = ""  # the last text that the client told since a wait began
-        self._away_since = 0.0
         self.tell: Callable[[Command], None] = lambda effect: None
         self.tick: Callable[[], None] = lambda: None
         self.submitted: Submitted | None = None
@@ -116,7 +115,7 @@ class RealPort:
                 if now - looked < LOOK:
                     continue
                 looked = now
-                self._look(now)
+                self._look()
                 self.tick()
                 if now - begun >= complain:
                     log.warning("%s", self._why(what, now - begun))
@@ -135,14 +134,12 @@ class RealPort:
             return f"{words}; {what}"
         return f"{what}, for {seconds:.0f} s now{self._last and f'; {self._last}'}"
 
-    def _look(self, now: float) -> None:
+    def _look(self) -> None:
         """Fail the session if the controller has been away longer than `patience`. It may be restarted meanwhile."""
-        if self.client.state not in ("new", "away"):
-            self._away_since = 0.0
-            return
-        self._away_since = self._away_since or now
-        if now - self._away_since >= self._driver.patience:
-            self._driver.lost(now - self._away_since)
+        with SHIELD:
+            away = self.remote.away()
+        if away >= self._driver.patience:
+            self._driver.lost(away)
 
     def ring(self) -> None:
         """Wake all waiting threads. Called under the node's lock or after the session's end, so never twice at once."""

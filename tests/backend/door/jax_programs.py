@@ -25,8 +25,9 @@ class JaxProgram:
     def __init__(self, code: str, env: Mapping[str, str], *words: str) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the program)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, *words], env=environment({"TF_CPP_MIN_LOG_LEVEL": "3"} | dict(env)), text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+            [sys.executable, "-X", "faulthandler", "-c", code, *words], text=True,
+            env=environment({"TF_CPP_MIN_LOG_LEVEL": "3"} | dict(env)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self._errors,
         )  # fmt: skip
         self._said: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -32,8 +32,8 @@ class Ended(NamedTuple):
 def python(*words: str, env: Mapping[str, str], stdin: IO[str] | None = None, folder: Path = ROOT) -> Ended:
     own = {"TF_CPP_MIN_LOG_LEVEL": "3"} | dict(env)
     done = subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment(own), stdin=stdin or subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=LONGEST, check=False,
+        [sys.executable, "-X", "faulthandler", *words], cwd=folder, env=environment(own),
+        stdin=stdin or subprocess.DEVNULL, capture_output=True, text=True, timeout=LONGEST, check=False,
     )  # fmt: skip
     return Ended(done.returncode, done.stdout, done.stderr)
 

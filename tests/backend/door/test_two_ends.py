@@ -17,7 +17,7 @@ from backend.admin.children import environment
 from experiments.bench.frame.door_server import Door, opened
 
 from .jax_programs import program, until
-from .program_runs import DEVICES, python
+from .program_runs import DEVICES, output, python
 
 PATIENCE = 60.0  # seconds
 MIB = 1 << 20
@@ -73,7 +73,7 @@ def test_a_program_hears_at_once_that_its_door_was_killed_and_can_open_a_session
         door.again()
         found.go_on()
         assert found.line() == "4.0"
-        assert found.process.wait(PATIENCE) == 0
+        assert found.process.wait(PATIENCE) == 0, found.errors()
 
 
 def test_an_interrupted_wait_says_so_in_a_traceback_and_nothing_more(shared: Door) -> None:
@@ -94,7 +94,7 @@ def test_a_killed_program_leaves_nothing_in_the_door(shared: Door) -> None:
         assert memory(shared.child.pid) > before + 6 * 60 * MIB
         found.end()
     until(lambda: memory(shared.child.pid) < before + 100 * MIB, "the arrays of a program that is gone are kept")
-    assert python("-c", "import jax; print(jax.numpy.ones(4).sum())", env=shared.env).out == "4.0\n"
+    assert output(python("-c", "import jax; print(jax.numpy.ones(4).sum())", env=shared.env)) == "4.0\n"
 
 
 def test_several_programs_at_once_do_not_see_each_other(shared: Door) -> None:

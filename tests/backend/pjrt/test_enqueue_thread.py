@@ -76,6 +76,7 @@ async def a_host() -> AsyncIterator[tuple[Host, End]]:
         here.close()
         there.close()
         assert await asyncio.to_thread(host.line.end)
+        await here.over()  # a stream that the thread reads just now is closed later: the loop has to live until then
 
 
 # --- who reads --------------------------------------------------------------------------------------------------------
@@ -306,6 +307,7 @@ async def test_the_next_stream_is_read_instead_of_one_that_was_given_up() -> Non
         assert first.connection.over.is_set()
         host.here.close()
         far.close()
+        await host.here.over()
 
 
 async def test_the_loop_may_wait_for_the_thread_though_what_it_puts_wakes_the_thread_behind_the_turn() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +15,7 @@ from backend.door.program_facts import compiled_facts, program_facts
 from backend.door.protocol.ifrt_messages import StatusCode
 from backend.door.session.ops.executables import safe_options
 from backend.pjrt.code.stablehlo_executables import about_executable, load_program
+from backend.sandbox.checker_process import CheckerChild
 from backend.sandbox.inspection import ProgramRefused
 from backend.sandbox.program_gate import ProgramGate
 from tests.backend.real import await_end
@@ -129,3 +131,10 @@ def test_programs_for_devices_that_a_child_does_not_have_are_read_and_not_compil
         gate.close()
     await_end(pid)
     assert "this process ends" in fault(gate, adding(1)).text
+
+
+def test_a_child_that_cannot_be_started_leaves_nothing_open() -> None:
+    """A socket that were left would fail this test as a warning."""
+    with pytest.raises(OSError, match="too long"):
+        CheckerChild("backend.sandbox.program_checker", b"x" * (1 << 21), 1)
+    gc.collect()

@@ -267,6 +267,73 @@ def test_a_home_peer_is_always_linked() -> None:
     assert end.handle(SayNow((p.Close(1, "enough"),)), LEASE) == [HangUp(1, "enough", "protocol"), Dial(1)]
 
 
+def greeted(end: Endpoint, now: int) -> None:
+    for event in (ConnectionUp(1), PacketReceived(1, Hello(7, 0)), PacketReceived(1, Frame(0, 0))):
+        end.handle(event, now)
+    end.next_wakeup()
+
+
+def wait(end: Endpoint, until: int) -> list[p.Command]:
+    """Let time pass, with all wake-ups."""
+    said: list[p.Command] = []
+    while (due := end.next_wakeup()) is not None and due <= until:
+        said += end.handle(p.Wakeup(), due)
+    return said
+
+
+def test_a_home_is_away_from_the_start_and_from_the_end_of_its_connection_until_it_greets() -> None:
+    end = Endpoint(ScriptedMachine(), 0, 1, LEASE, homes=(1,))
+    end.start(0)
+    assert end.away(1, 30) == 30
+    greeted(end, 40)
+    assert end.away(1, 50) == 0
+    end.handle(ConnectionDown(1), 60)
+    assert end.away(1, 100) == 40
+    end.handle(ConnectionUp(1), 110)
+    assert end.away(1, 120) == 60, "somebody is there, but has not said who"
+    end.handle(ConnectionDown(1), 130)
+    assert HangUp(1, SILENCE) in wait(end, LEASE + 50)
+    assert end.away(1, LEASE + 60) == LEASE, "a lease that ends is not a new beginning"
+    greeted(end, LEASE + 70)
+    assert end.away(1, LEASE + 80) == 0
+
+
+def test_a_home_that_says_nothing_for_half_a_lease_is_away_since_it_was_heard_last() -> None:
+    end = Endpoint(ScriptedMachine(), 0, 1, LEASE, homes=(1,))
+    end.start(0)
+    greeted(end, 40)
+    wait(end, LEASE // 2 + 50)
+    assert end.away(1, LEASE // 2 + 40) == 0
+    assert end.away(1, LEASE // 2 + 50) == LEASE // 2 + 10
+    end.handle(ConnectionDown(1), LEASE // 2 + 60)
+    assert end.away(1, LEASE // 2 + 70) == LEASE // 2 + 30
+    greeted(end, LEASE // 2 + 80)
+    assert end.away(1, LEASE // 2 + 90) == 0
+
+
+def test_silence_in_which_this_process_did_not_run_makes_no_home_away() -> None:
+    end = Endpoint(ScriptedMachine(), 0, 1, LEASE, homes=(1,))
+    end.start(0)
+    greeted(end, 0)
+    assert end.away(1, LEASE) == 0
+    end.handle(p.Wakeup(), LEASE)
+    assert end.away(1, LEASE) == 0
+    end.next_wakeup()
+    assert end.away(1, LEASE + 1) == 0
+
+
+def test_a_home_that_breaks_the_rules_is_away_from_then_on_and_one_nearby_never_is() -> None:
+    end = Endpoint(ScriptedMachine(), 0, 1, LEASE, homes=(1,))
+    end.start(0)
+    greeted(end, 10)
+    end.handle(p.Malformed(1, "gibberish"), 20)
+    assert end.away(1, 50) == 30
+    end.handle(NearUp(1), 60)
+    assert end.away(1, 70) == 0
+    end.handle(NearDown(1), 80)
+    assert end.away(1, 90) == 10
+
+
 def test_one_message_to_many_is_one_object_in_all_their_frames() -> None:
     end = Endpoint(ScriptedMachine(), 0, 1, LEASE)
     for peer in (1, 2, 3):

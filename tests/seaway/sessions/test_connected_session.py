@@ -334,9 +334,9 @@ def test_child_processes_end_with_their_parent_however_it_ends(then: str, tmp_pa
 
 
 @contextmanager
-def elsewhere(*words: str) -> Iterator[tuple[str, Callable[[str], None]]]:
-    """Start a controller and a host, each a process of its own. Returns the controller's address, and functions that
-    kill either."""
+def elsewhere(*words: str) -> Iterator[tuple[str, Callable[[str, int], None]]]:
+    """Start a controller and a host, each a process of its own. Returns the controller's address, and a function that
+    sends a signal to either."""
     running: dict[str, subprocess.Popen[str]] = {}
 
     def start(name: str, module: str, *more: str) -> str:
@@ -353,7 +353,7 @@ def elsewhere(*words: str) -> Iterator[tuple[str, Callable[[str], None]]]:
         token = words[words.index("--token-file") :][:2] if "--token-file" in words else ()
         agent = ["--controller", address, "--platform", "timed", "--devices", "4", *token]
         start("agent", "backend.agent", *agent)
-        yield address, lambda name: running[name].kill()
+        yield address, lambda name, number: running[name].send_signal(number)
     finally:
         for process in running.values():
             process.kill()
@@ -377,14 +377,47 @@ def test_a_session_on_a_running_cluster_behaves_like_any_other(tmp_path: Path) -
             sw.connect(address, token="another")
 
 
-def test_a_controller_that_is_gone_for_good_ends_all_waits_by_name() -> None:
-    with elsewhere("--lease", "10") as (address, kill):  # after a lease, the run would fail before the session
-        session = sw.connect(address, patience=1).open()
+@pytest.mark.parametrize("connected", [False, True])
+def test_a_controller_that_is_gone_for_good_ends_all_waits_by_name(connected: bool) -> None:
+    """Within `patience`, and a look; not when the lease is over, with which the run would fail before the session."""
+    with elsewhere("--lease", "10") as (address, send), sw.connect(address, patience=1) as session:
+        if connected:
+            connect_in_time(session)
         made = slow(ZERO)
-        made.is_ready()
-        kill("controller")
-        begun = time.monotonic()
-        with pytest.raises(sw.errors.Unreachable, match=f"the controller at {address} has been out of reach"):
-            made.block_until_ready()
-        assert time.monotonic() - begun < 5
+        send("controller", signal.SIGKILL)
+        waits_in_vain(made, address)
         session.close(abort=True)
+
+
+def test_a_controller_that_says_nothing_any_more_is_gone_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connections stay as they are, as when a machine loses its power. A controller that lives is never silent for
+    half a lease, and this is longer than `patience`."""
+    monkeypatch.setattr(port, "LOOK", 0.1)
+    with elsewhere("--lease", "6") as (address, send), sw.connect(address, patience=1) as session:
+        connect_in_time(session)
+        made = slow(ZERO)
+        send("controller", signal.SIGSTOP)
+        waits_in_vain(made, address)
+        session.close(abort=True)
+
+
+def test_a_controller_that_is_quiet_for_longer_than_patience_but_lives_is_there() -> None:
+    with elsewhere("--lease", "10") as (address, _), sw.connect(address, patience=0.01) as session:
+        connect_in_time(session)
+        sw.synthetic("long", devices=ALL, duration="3s")(ZERO).block_until_ready()
+        assert session.driver.now() > 3e9
+
+
+def connect_in_time(session: sw.Session) -> None:
+    """A busy machine may take longer for this than the test has patience."""
+    driver: Any = session.driver
+    driver.patience, patience = 60.0, driver.patience
+    quick(ZERO).block_until_ready()
+    driver.patience = patience
+
+
+def waits_in_vain(made: sw.Array, address: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(sw.errors.Unreachable, match=f"the controller at {address} has been out of reach"):
+        made.block_until_ready()
+    assert time.monotonic() - begun < 5

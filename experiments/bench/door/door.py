@@ -15,7 +15,6 @@ from statistics import median
 from ..frame import options, processes
 from ..frame.door_server import local, on_cluster, opened
 from ..frame.options import Table
-from .moving import SYNC
 from .programs import measured, member
 
 CALLS, MIB = 3_000, 64
@@ -31,12 +30,9 @@ AIMS: dict[str, dict[str, float]] = {
 }
 SHARES = {"put to one device": 0.6}  # MB a second through the door: how many times what goes locally
 NO_COPY = 50_000.0  # MB/s: more than memory can copy, so a local array was read where it is
-MORE_IS_BETTER = ("put to", "read of", SYNC)
+MORE_IS_BETTER = ("put to", "read of")
 MULTI = "multi JAX"
-UNITS = {
-    "compile": "ms", "put to": "MB/s", "read of": "MB/s", SYNC: "MB/s", "training": "ms", "device_put": "ms",
-    "reshard": "ms",
-}  # fmt: skip
+UNITS = {"compile": "ms", "put to": "MB/s", "read of": "MB/s", "training": "ms"}
 
 
 def unit_of(name: str) -> str:

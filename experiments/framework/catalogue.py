@@ -33,9 +33,6 @@ class Experiment(Protocol):
     PANELS = (1, 1)         rows and columns of the figure; `draw` gets one Axes, or an array of them
     SIZE = (7.0, 4.5)       the figure's size in inches
     TITLE = "..."           the figure's title, or a function of the frame
-    def conclusions(frame) -> dict[str, float]     the findings as numbers
-    SENSITIVITY = {...}     options for the conclusions that are computed with each fitted value x 1/2 and x 2
-    ALSO = {"ahead": (0, 2)}    options whose other values are part of it, since the fit assumes one of them
     EXTRA = ("intervals",)  long tables beside the tidy one: lists of rows that `measure` returns under these names
     """
 

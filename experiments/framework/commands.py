@@ -25,7 +25,6 @@ from .running import run
 OURS = (
     Option("out", "results", "folder for data, figures and findings"),
     Option("jobs", 0, "number of processes; 0: one for each CPU core", least=0),
-    Option("sensitivity", True, "compute the conclusions also with each fitted value x 1/2 and x 2"),
     Option("without", "", "experiments that `all` leaves out; `tables` means " + ", ".join(GROUPS["tables"])),
 )
 DONE, FAILED, WRONG, STOPPED = 0, 1, 2, 130
@@ -89,8 +88,7 @@ def _each(names: list[str], asked: dict[str, str], ours: dict[str, Values], toge
     several = jobs > 1 and len(names) > 1
     with sweeping.processes(jobs) if several else nullcontext() as pool:  # one for all: it takes seconds to start
         for name in names:
-            sensitive = bool(ours["sensitivity"][0])
-            result = run(name, chosen[name], out=out, executor=pool, jobs=jobs, sensitive=sensitive)
+            result = run(name, chosen[name], out=out, executor=pool, jobs=jobs)
             _print(result.text, result.files)
             print()
             if result.stopped:

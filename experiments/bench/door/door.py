@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.number("--calls", CALLS, "scalar calls in a loop", at_least=20)
     parser.number("--mib", MIB, "MiB of an array that is put and read")
     parser.number("--hosts", 0, "agents of a cluster, and processes of JAX, that are measured too; 0: none", at_least=0)
-    chosen = parser.read(arguments)
+    chosen = parser.parse_args(arguments)
     with ExitStack() as stack:
         door = stack.enter_context(opened(chosen.devices))
         sizes, own = (chosen.calls, chosen.mib), door.child.pid

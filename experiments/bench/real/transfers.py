@@ -1,6 +1,6 @@
 """Measures moving arrays from host to host: latency and bandwidth, against a raw socket; and many, one by one.
 
-`python -m experiments.bench transfers [--full]`. Two agents have a CPU device each. One program moves an array to and
+`python -m experiments.bench transfers`. Two agents have a CPU device each. One program moves an array to and
 fro between their slices, each hop after the one before. The call's time is divided by its hops. The raw socket is also
 between two processes of this machine, with chunks as large as Seaway's (1 MiB) and one answer an array. Then a tree of
 arrays moves from one slice to the other: by one `sw.put`, and by one for each leaf.
@@ -26,10 +26,8 @@ from ..frame import options, processes
 from ..frame.deployed import deployed
 from ..frame.options import Table
 
-FULL = True
 KB, MB = 1_000, 1_000_000
 SIZES = (KB, 64 * KB, MB, 16 * MB, 64 * MB)
-ALL_SIZES = (KB, 4 * KB, 16 * KB, 64 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 64 * MB)
 HOPS = 32
 TIMES = 5
 LEAVES = 300
@@ -143,12 +141,12 @@ def tree(leaves: int = LEAVES, times: int = TIMES) -> tuple[float, float]:
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    parser = options.parser("transfers", __doc__, full="nine sizes, not five")
-    parser.numbers("--bytes", SIZES, ALL_SIZES, "sizes of arrays")
+    parser = options.parser("transfers", __doc__)
+    parser.numbers("--bytes", SIZES, "sizes of arrays")
     parser.number("--hops", HOPS, "hops of a call, even", at_least=2)
     parser.number("--times", TIMES, "calls for a median")
     parser.number("--leaves", LEAVES, "arrays of a tree")
-    chosen = parser.read(arguments)
+    chosen = parser.parse_args(arguments)
     if chosen.hops % 2:
         parser.error(f"--hops {chosen.hops}: an array that comes back has made an even number of hops")
     what = f"medians of {chosen.times} calls of {chosen.hops} hops; chunks of {CHUNK:,} bytes"

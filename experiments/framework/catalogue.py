@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -24,7 +23,6 @@ EXPERIMENTS = {
     "table1": "T5 training throughput, multi-controller JAX against a single controller",
     "table2": "a 3B language model: SPMD against pipelines",
 }
-GROUPS = {"tables": ("table1", "table2", "fig10", "fig12")}  # experiments with costs from the TPU compiler
 
 
 class Experiment(Protocol):
@@ -47,16 +45,6 @@ class Experiment(Protocol):
 
 def names() -> list[str]:
     return [name for name in EXPERIMENTS if find_spec(f"experiments.{name}") is not None]
-
-
-def known(asked: Sequence[str]) -> list[str]:
-    """Checked names, with groups replaced by their members."""
-    found: list[str] = []
-    for name in asked:
-        if name not in EXPERIMENTS and name not in GROUPS:
-            raise BadOption(f"no experiment {name!r}; {nearest(name, [*names(), *GROUPS])}")
-        found += GROUPS.get(name, (name,))
-    return found
 
 
 def load(name: str) -> Experiment:

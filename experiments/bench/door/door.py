@@ -8,7 +8,7 @@ so many processes, of which the slowest counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from statistics import median
 
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         sizes, own = (chosen.calls, chosen.mib), door.child.pid
         alone = {"the door": [own]}
         quiet = {"TF_CPP_MIN_LOG_LEVEL": "3"}
-        works = {
+        works: dict[str, Callable[[], dict[str, float]]] = {
             "local": lambda: processes.answer(measured, *sizes, 0, {}, env=local(chosen.devices) | quiet, bound=BOUND),
             "door": lambda: processes.answer(measured, *sizes, own, alone, env=door.env | quiet, bound=BOUND),
         }
@@ -93,9 +93,11 @@ def main(arguments: Sequence[str] = ()) -> None:
             works["cluster"] = lambda: processes.answer(measured, *sizes, server, pids, env=env, bound=BOUND)
             each = processes.environment(chosen.devices // chosen.hosts) | quiet
             works[MULTI] = lambda: slowest(processes.answers(member, chosen.hosts, each, sizes, bound=BOUND))
-        found = processes.in_turns(chosen.rounds, works)
+        # by turns, since a machine's speed changes from second to second
+        rounds = [{where: work() for where, work in works.items()} for _ in range(chosen.rounds)]
     medians = {
-        where: {name: median(each[name] for each in rounds) for name in rounds[0]} for where, rounds in found.items()
+        where: {name: median(each[where][name] for each in rounds) for name in found}
+        for where, found in rounds[0].items()
     }
     show(medians["local"], medians["door"])
     if chosen.hosts:

@@ -11,13 +11,10 @@ from __future__ import annotations
 import argparse
 import time
 from collections import deque
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import simpy
-from tqdm import tqdm
 
 import seaway as sw
 from seaway.trace import Trace, style
@@ -26,8 +23,6 @@ WEIGHTS = {"ann": 1, "bob": 2, "cat": 4, "dan": 8}
 STEP, STEPS = "40ms", 4  # a computation, and how many of them are in a program
 SECONDS = 24.0  # of simulated time in which clients call
 AHEAD = 4  # calls that a client does not wait for
-TICK = 250_000_000  # nanoseconds of simulated time between two steps of the progress bar
-BAR = "  simulated {n:4.1f} of {total:.0f} s {bar:40}"
 SHOWN = 10 * STEPS  # gangs in the timeline
 
 everything = sw.slice(devices=2048, name="pod")
@@ -52,19 +47,10 @@ def client(seconds: float) -> None:
 
 
 def simulated(seconds: float) -> sw.Session:
-    with sw.simulate("A", policy="stride", progress=False, live=True) as session:
-        session.env.process(shown(session.env, seconds))
+    with sw.simulate("A", policy="stride", live=True) as session:
         for name, weight in WEIGHTS.items():
             session.spawn(client, seconds, name=name, weight=weight)
     return session
-
-
-def shown(env: simpy.Environment, seconds: float) -> Generator[simpy.Event, Any, Any]:
-    """A SimPy process that shows simulated seconds in a progress bar, if stderr is a terminal."""
-    with tqdm(total=seconds, bar_format=BAR, disable=None, leave=False) as bar:
-        while bar.n < seconds:
-            yield env.timeout(TICK)
-            bar.update(TICK / 1e9)
 
 
 def table(session: sw.Session) -> str:

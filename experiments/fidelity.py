@@ -141,7 +141,5 @@ def run(jobs: int | None = None, progress: bool = True) -> pd.DataFrame:
     jobs = jobs or sweeping.cores()
     with sweeping.processes(jobs) if jobs > 1 else nullcontext() as pool:
         for name in filter(catalogue.names().__contains__, NEEDED):
-            frames[name] = run_one(
-                name, NEEDED[name], executor=pool, jobs=jobs, sensitive=False, progress=progress
-            ).frame
+            frames[name] = run_one(name, NEEDED[name], executor=pool, jobs=jobs, progress=progress).frame
     return table(frames)

@@ -32,7 +32,6 @@ OPTIONS = (
 )  # fmt: skip
 EXTRA = ("trace",)
 SIZE = (9.0, 4.6)
-SENSITIVITY = {"clients": (1, 8), "shown_ms": (1.0,)}
 FULL = 1.0  # the paper: several clients reach about all of the time
 
 
@@ -62,12 +61,6 @@ def draw(frame: pd.DataFrame, axes: Any, trace: pd.DataFrame) -> None:
     ]
     draw_rows(axes, trace, labels)
     axes.set_xlabel("ms, of four of the island's cores in each configuration")
-
-
-def conclusions(frame: pd.DataFrame) -> dict[str, float]:
-    return {
-        f"busy with {row['clients']} clients": row["busy"] for _, row in frame.drop_duplicates("clients").iterrows()
-    }
 
 
 def findings(frame: pd.DataFrame) -> str:

@@ -39,7 +39,6 @@ OPTIONS = (
     rows.EFFICIENCY, rows.IN_PARTS, rows.STEPS, rows.PROFILE, rows.SEED,
 )  # fmt: skip
 SIZE = (8.2, 4.4)
-SENSITIVITY = {"model": ("LM-64B",), "parts": (False,)}
 PAPER_GB = {"LM-64B": 457.0, "LM-136B": 1030.0}  # that cross in a step
 
 
@@ -99,13 +98,6 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
 def pairs(frame: pd.DataFrame) -> list[tuple[Any, Any]]:
     """One island, and the same devices as several."""
     return rows.one_and_several(frame, "segments", "split")
-
-
-def conclusions(frame: pd.DataFrame) -> dict[str, float]:
-    return {
-        f"{one.model}: {other.islands} islands / one": other.tokens_per_s / one.tokens_per_s
-        for one, other in pairs(frame)
-    }
 
 
 def findings(frame: pd.DataFrame) -> str:

@@ -39,7 +39,6 @@ OPTIONS = (
     common.WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
 SIZE = (8.0, 5.6)
-SENSITIVITY = {"system": ("pathways", "jax"), "hosts": (32, 64, 96, 128, 256), "cluster": ("A",)}
 AS_THE_PAPERS = {"opbyop": 0, "chained": 1, "fused": 1}
 CALLS = {"opbyop": 24, "chained": 6, "fused": 24}
 LEAST = {"C = JAX-O": 1.0, "F = JAX-F": 0.95}  # of JAX's rate: ahead of it, or equal to it
@@ -170,16 +169,6 @@ def printed_numbers(frame: pd.DataFrame) -> list[dict[str, Any]]:
         }
         for name, cores in crossings(frame).items()
     ]  # fmt: skip
-
-
-def conclusions(frame: pd.DataFrame) -> dict[str, float]:
-    found = {f"cores up to which {name}": cores for name, cores in crossings(frame).items()}
-    for mode in MODES:
-        mine = _one(frame, PATHWAYS, mode)
-        if len(mine):
-            last = mine.iloc[-1]
-            found[f"-{mode[0].upper()} at {last['hosts']} hosts, a second"] = last["computations_per_s"]
-    return found
 
 
 def findings(frame: pd.DataFrame) -> str:

@@ -4,7 +4,7 @@ Pathways and multi-controller JAX call a computation one by one (-O). If it is l
 is short, Pathways waits for its controller, which exchanges messages with every host. In the paper, Pathways keeps up
 with JAX from 2.3 ms at 16 hosts and 128 cores (set-up B), and from 35 ms at 512 hosts and 2048 cores (A). Profile
 `paper` is fitted to these two numbers, for its costs a host and a call, and with one call ahead: one runs while the
-next is dispatched. The paper does not say how many there were, and the fit depends on it, as the sensitivity shows.
+next is dispatched. The paper does not say how many there were, and the fit depends on it, as `--ahead 0,1,2,4` shows.
 Other numbers of hosts, the other set-up at the same hosts, and other profiles are predictions.
 """
 
@@ -37,8 +37,6 @@ PANELS, SIZE = (1, 2), (11.0, 4.8)
 EXTRA = ("curves",)
 MOST = {"B": 64, "A": 512}  # hosts that the paper's set-ups have
 PAPER = {("B", 16): 2.3, ("A", 512): 35.0}  # milliseconds
-SENSITIVITY = {"cluster": ("A",), "hosts": (16, 512), "curve": (0,)}
-ALSO: dict[str, Values] = {"ahead": (0, 2, 4)}  # the fit assumes one call ahead
 CALLS = 18
 CLOSE = 0.002  # relative accuracy at which the search ends
 
@@ -127,13 +125,6 @@ def _draw_curves(frame: pd.DataFrame, axes: Any, curves: pd.DataFrame) -> None:
     axes.set_title("where Pathways meets JAX")
     if axes.lines:
         axes.legend(loc="lower left")
-
-
-def conclusions(frame: pd.DataFrame) -> dict[str, float]:
-    return {
-        f"smallest at {row['hosts']} hosts ({row['cluster']}), ms": row["smallest_ms"]
-        for _, row in frame.drop_duplicates(["cluster", "hosts"]).iterrows()
-    }
 
 
 def findings(frame: pd.DataFrame) -> str:

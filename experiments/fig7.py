@@ -36,7 +36,6 @@ OPTIONS = (
     Option("ahead", 0, "calls that the client does not wait for", least=0),
     common.WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
-SENSITIVITY = {"stages": (1, 32)}
 CALLS = 8
 
 
@@ -73,12 +72,6 @@ def ratios(frame: pd.DataFrame) -> pd.DataFrame:
     both = {name: mine.drop_duplicates("stages").set_index("stages") for name, mine in frame.groupby("dispatch")}
     found = both["parallel"]["computations_per_s"] / both["sequential"]["computations_per_s"]
     return found.dropna().sort_index().rename("ratio").reset_index()
-
-
-def conclusions(frame: pd.DataFrame) -> dict[str, float]:
-    return {
-        f"parallel over sequential at {int(row['stages'])} stages": row["ratio"] for _, row in ratios(frame).iterrows()
-    }
 
 
 def findings(frame: pd.DataFrame) -> str:

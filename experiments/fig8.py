@@ -32,7 +32,6 @@ OPTIONS = (
     WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
 SIZE = (7.6, 4.8)
-SENSITIVITY = {"compute_ms": (0.04,), "clients": (1, 4)}
 
 
 def points(options: dict[str, Values]) -> list[Point]:
@@ -64,13 +63,6 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
     )
     axes.set_ylabel("computations a second, all together")
     beside(axes)
-
-
-def conclusions(frame: pd.DataFrame) -> dict[str, float]:
-    return {
-        f"of JAX's rate, {row['clients']} clients, {row['compute_ms']:g} ms": row["of_jax"]
-        for _, row in frame.drop_duplicates(["clients", "compute_ms"]).iterrows()
-    }
 
 
 def findings(frame: pd.DataFrame) -> str:

@@ -35,7 +35,6 @@ OPTIONS = (
 )  # fmt: skip
 EXTRA = ("trace",)
 SIZE = (9.0, 3.6)
-SENSITIVITY = {"shown_ms": (1.0,)}
 
 
 def points(options: dict[str, Values]) -> list[Point]:
@@ -67,11 +66,6 @@ def draw(frame: pd.DataFrame, axes: Any, trace: pd.DataFrame) -> None:
         labels.append(f"{row['weights']}\n{got}")
     draw_rows(axes, trace, labels)
     axes.set_xlabel("ms, of four of the island's cores in each configuration; under the weights, what each client got")
-
-
-def conclusions(frame: pd.DataFrame) -> dict[str, float]:
-    found = {f"worst error of a share, {row['weights']}": row["worst_share_error"] for _, row in frame.iterrows()}
-    return found | {f"busy, {row['weights']}": row["busy"] for _, row in frame.iterrows()}
 
 
 def findings(frame: pd.DataFrame) -> str:

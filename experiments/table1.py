@@ -37,7 +37,6 @@ OPTIONS = (
     rows.EFFICIENCY, rows.IN_PARTS, rows.STEPS, rows.PROFILE, rows.SEED,
 )  # fmt: skip
 SIZE = (8.0, 4.2)
-SENSITIVITY = {"model": ("T5-Base",), "parts": (False,)}
 PAPER = {"T5-Base": 618e3, "T5-Large": 90.4e3, "T5-3B": 282.8e3, "T5-11B": 84.8e3}  # of both systems
 
 
@@ -120,13 +119,6 @@ def printed_numbers(frame: pd.DataFrame) -> list[dict[str, Any]]:
         }
         for one, two in pairs(frame)
     ]  # fmt: skip
-
-
-def conclusions(frame: pd.DataFrame) -> dict[str, float]:
-    return {
-        f"{jax.model} at {jax.length}, Pathways / JAX": ours.tokens_per_s / jax.tokens_per_s
-        for jax, ours in pairs(frame)
-    }
 
 
 def findings(frame: pd.DataFrame) -> str:

@@ -42,7 +42,6 @@ OPTIONS = (
     rows.EFFICIENCY, rows.IN_PARTS, rows.STEPS, rows.PROFILE, rows.SEED,
 )  # fmt: skip
 SIZE = (8.2, 4.2)
-SENSITIVITY = {"stages": (1, 4), "parts": (False,)}
 
 
 def TITLE(frame: pd.DataFrame) -> str:  # noqa: N802  (an attribute of experiments)
@@ -139,10 +138,6 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
     axes.grid(visible=False, axis="y")
     axes.set_xlabel("seconds a step; beside the bars, tokens a second")
     beside(axes, handlelength=1.1)
-
-
-def conclusions(frame: pd.DataFrame) -> dict[str, float]:
-    return {f"{label(row)} at {row.length}, tokens/s": row.tokens_per_s for row in rows.listed(frame)}
 
 
 def findings(frame: pd.DataFrame) -> str:

@@ -2,12 +2,11 @@
 
 agent       turns commands into launches, transfers and compilations
 agent_cli   its command line, `seaway agent`
-device_log  records what devices were told and what a node sent, for parity
 end_reports  when ends of gangs are reported
 agent_machine  its place in a TPU slice, its own address, and how it keeps memory
 """
 
 from __future__ import annotations
 
-from . import agent_cli, device_log
+from . import agent_cli
 from .agent_machine import keep_what_is_freed

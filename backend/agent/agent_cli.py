@@ -31,7 +31,6 @@ from ..process_title import show_as
 from ..streams import collect_rarely, run
 from .agent import Agent
 from .agent_machine import TpuSeat, keep_what_is_freed, seat
-from .device_log import DeviceLog
 
 log = logging.getLogger("seaway.agent")
 PLATFORMS = ("auto", "cpu", "cuda", "tpu", "timed")
@@ -70,7 +69,6 @@ def options() -> argparse.ArgumentParser:
     add_options(found)
     add("--token-file", "a file with the cluster's token")
     add_process_options(add)
-    found.add_argument("--witness", type=Path, help=argparse.SUPPRESS)  # a folder: see `device_log`
     found.add_argument("--shift-clock", type=shifted, help=argparse.SUPPRESS)  # for tests: see `clock_sync`
     add(STARTED_OVER, argparse.SUPPRESS, False)
     return found
@@ -277,13 +275,10 @@ def _agent(
     rank = chosen.rank if chosen.rank >= 0 else place.rank
     name = chosen.name if number < 0 or not chosen.name else f"{chosen.name}-{number}"
     host = chosen.host if chosen.host < 0 or number < 0 else chosen.host + number
-    made = Agent(
+    return Agent(
         chosen.controller, devices_of(chosen), name=name, island=chosen.island or place.island, host=host, rank=rank,
         access=access, bind=chosen.bind, advertise=chosen.advertise, over=ended, clock=clock,
     )  # fmt: skip
-    if chosen.witness:
-        DeviceLog(chosen.witness).attach(made)
-    return made
 
 
 async def _end_without_controller(agents: Sequence[Agent]) -> None:

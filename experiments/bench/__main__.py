@@ -1,13 +1,11 @@
 """`python -m experiments.bench [NAME ...] [OPTIONS]`: run benchmarks and print figures, each beside a named baseline.
 
 Without names all benchmarks run. After one name, options are that benchmark's (`python -m experiments.bench order
---help`). `--full` is given to all benchmarks that have it. Baselines run in the same run. Machines are shared and
-noisy, so figures are medians of CPU time, and ratios.
+--help`). Baselines run in the same run. Machines are shared and noisy, so figures are medians of CPU time, and ratios.
 """
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,20 +16,16 @@ PACKAGES = {  # each benchmark's module has its name
     "real": {
         "real": "fig 5 on CPU devices: steps a second against multi-controller JAX",
         "order": "why gangs need one order: collectives without it, and 10,000 gangs of 4 clients with it",
-        "elastic": "a client moves to other devices, is suspended and resumed: against copying its arrays",
         "transfers": "an array from host to host and back, against a raw socket",
     },
-    "simulator": {
-        "simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model",
-        "cliffs": "programs as users write them, each against the plain case; exit status 1 where one is much slower",
-    },
+    "simulator": {"simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model"},
     "prediction": {
         "prediction": "the calibrated simulator's predictions, against real runs that it has not seen",
         "whatif": "the what-if of one recorded session, against real runs under the changed settings",
     },
     "door": {"door": "an unmodified JAX program through the door: calls, contents, compilation, against local devices"},
 }
-REFUSED = 2  # the exit status; a benchmark that has bounds, and misses one, returns 1
+REFUSED = 2  # the exit status
 BENCHES = {name: what for benches in PACKAGES.values() for name, what in benches.items()}
 
 
@@ -45,40 +39,18 @@ def main(words: Sequence[str]) -> int:
     unknown = [name for name in names if name not in BENCHES]
     if unknown:
         return _refused(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHES)}")
-    if options and options != ["--full"] and len(names) != 1:
-        return _refused(f"{options[0]}: name one benchmark to use its options; only --full can be given to several")
-    missed = 0
+    if options and len(names) != 1:
+        return _refused(f"{options[0]}: name one benchmark to use its options")
     for name in names or BENCHES:
-        code = _run(name, options, alone=len(names) == 1)
-        if code == REFUSED:
-            return code
-        missed = missed or code
-    return missed
-
-
-def _run(name: str, options: list[str], alone: bool) -> int:
-    bench = module(name)
-    given = [word for word in options if alone or takes(bench, word)]
-    if given in (["-h"], ["--help"]) and not takes(bench, given[0]):
-        print(f"{name}: {BENCHES[name]}\n\n{bench.__doc__}\nIt has no options.")
-        return 0
-    if given and not takes(bench, given[0]):
-        return _refused(f"{given[0]}: benchmark {name!r} has no options")
-    print(f"== {name}: {BENCHES[name]}", flush=True)
-    code: int | None = bench.main(given) if given else bench.main()
-    print()
-    return code or 0
+        print(f"== {name}: {BENCHES[name]}", flush=True)
+        module(name).main(options)
+        print()
+    return 0
 
 
 def module(name: str) -> ModuleType:
     package = next(package for package, benches in PACKAGES.items() if name in benches)
     return import_module(f"{__package__}.{package}.{name}")
-
-
-def takes(bench: ModuleType, word: str) -> bool:
-    """Whether a benchmark takes this option. Any benchmark with options may; `--full` only if it has FULL."""
-    reads = bool(inspect.signature(bench.main).parameters)
-    return reads and (word != "--full" or hasattr(bench, "FULL"))
 
 
 def _refused(why: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -24,7 +23,6 @@ EXPERIMENTS = {
     "table1": "T5 training throughput, multi-controller JAX against a single controller",
     "table2": "a 3B language model: SPMD against pipelines",
 }
-GROUPS = {"tables": ("table1", "table2", "fig10", "fig12")}  # experiments with costs from the TPU compiler
 
 
 class Experiment(Protocol):
@@ -33,9 +31,6 @@ class Experiment(Protocol):
     PANELS = (1, 1)         rows and columns of the figure; `draw` gets one Axes, or an array of them
     SIZE = (7.0, 4.5)       the figure's size in inches
     TITLE = "..."           the figure's title, or a function of the frame
-    def conclusions(frame) -> dict[str, float]     the findings as numbers
-    SENSITIVITY = {...}     options for the conclusions that are computed with each fitted value x 1/2 and x 2
-    ALSO = {"ahead": (0, 2)}    options whose other values are part of it, since the fit assumes one of them
     EXTRA = ("intervals",)  long tables beside the tidy one: lists of rows that `measure` returns under these names
     """
 
@@ -50,16 +45,6 @@ class Experiment(Protocol):
 
 def names() -> list[str]:
     return [name for name in EXPERIMENTS if find_spec(f"experiments.{name}") is not None]
-
-
-def known(asked: Sequence[str]) -> list[str]:
-    """Checked names, with groups replaced by their members."""
-    found: list[str] = []
-    for name in asked:
-        if name not in EXPERIMENTS and name not in GROUPS:
-            raise BadOption(f"no experiment {name!r}; {nearest(name, [*names(), *GROUPS])}")
-        found += GROUPS.get(name, (name,))
-    return found
 
 
 def load(name: str) -> Experiment:

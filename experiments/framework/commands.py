@@ -2,7 +2,7 @@
 
 python -m experiments --list
 python -m experiments fig5 --hosts 2,8,32 --out results
-python -m experiments all --without tables
+python -m experiments all
 python -m experiments fig5 --help
 """
 
@@ -18,15 +18,13 @@ from core.model import Impossible
 
 from .. import fidelity
 from . import catalogue, sweeping
-from .catalogue import EXPERIMENTS, GROUPS
+from .catalogue import EXPERIMENTS
 from .options import BadOption, Option, Values, nearest, read_all
 from .running import run
 
 OURS = (
     Option("out", "results", "folder for data, figures and findings"),
     Option("jobs", 0, "number of processes; 0: one for each CPU core", least=0),
-    Option("sensitivity", True, "compute the conclusions also with each fitted value x 1/2 and x 2"),
-    Option("without", "", "experiments that `all` leaves out; `tables` means " + ", ".join(GROUPS["tables"])),
 )
 DONE, FAILED, WRONG, STOPPED = 0, 1, 2, 130
 
@@ -47,17 +45,16 @@ def _main(arguments: list[str]) -> int:
         return DONE
     name, rest = arguments[0], arguments[1:]
     if name == "fidelity":
-        ours = read_all(OURS[:2], parsed(name, OURS[:2], rest))
+        ours = read_all(OURS, parsed(name, OURS, rest))
         table = fidelity.run(jobs=int(ours["jobs"][0]) or None)
         _print(fidelity.text(table), fidelity.write(table, Path(str(ours["out"][0]))))
         return DONE
-    names = catalogue.names() if name == "all" else catalogue.known([name])
+    names = catalogue.names() if name == "all" else [name]
     theirs = [option for each in names for option in catalogue.load(each).OPTIONS]
     asked = parsed(name, [*theirs, *OURS], rest)
     own = {option.name: asked.pop(option.name) for option in OURS if option.name in asked}
     ours = read_all(OURS, own)
-    without = catalogue.known([each for each in map(str, ours["without"]) if each])
-    return _each([each for each in names if each not in without], asked, ours, together=name == "all")
+    return _each(names, asked, ours, together=name == "all")
 
 
 def parsed(name: str, options: Sequence[Option], words: Sequence[str]) -> dict[str, str]:
@@ -89,8 +86,7 @@ def _each(names: list[str], asked: dict[str, str], ours: dict[str, Values], toge
     several = jobs > 1 and len(names) > 1
     with sweeping.processes(jobs) if several else nullcontext() as pool:  # one for all: it takes seconds to start
         for name in names:
-            sensitive = bool(ours["sensitivity"][0])
-            result = run(name, chosen[name], out=out, executor=pool, jobs=jobs, sensitive=sensitive)
+            result = run(name, chosen[name], out=out, executor=pool, jobs=jobs)
             _print(result.text, result.files)
             print()
             if result.stopped:

@@ -159,7 +159,7 @@ def command(name: str, options: Sequence[Option], chosen: Mapping[str, Sequence[
 # --- --profile --------------------------------------------------------------------------------------------------------
 
 # `paper` and `seaway` are names, `my.toml` is a file. `paper:send*2` is the paper's profile with one cost doubled,
-# and `paper:send*2+step=5us` also sets another one. Sensitivity runs use these too.
+# and `paper:send*2+step=5us` also sets another one.
 
 UNITS = {"": 1, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 CHANGE = re.compile(r"(\w+)([*=])([0-9.]+)(\w*)")

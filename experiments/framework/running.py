@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from . import catalogue, figures, tables
 from .catalogue import EXPERIMENTS, Experiment
 from .options import Values, command, describe, read_all
-from .sensitivity import moved, variants
 from .sweeping import gather
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ def run(
     out: str | Path | None = None,
     executor: Executor | None = None,
     jobs: int | None = None,
-    sensitive: bool = True,
     progress: bool = True,
     **more: object,
 ) -> Result:
@@ -52,19 +50,14 @@ def run(
     experiment = catalogue.load(name)
     chosen = read_all(experiment.OPTIONS, {**(asked or {}), **more})
     points = catalogue.named(name, experiment.points(chosen))
-    again = variants(experiment, chosen) if sensitive else []
-    everything = gather([*points, *again], executor, jobs=jobs, title=name if progress else "")
-    found, changed = everything.part(0, len(points)), everything.part(len(points), everything.total)
+    found = gather(points, executor, jobs=jobs, title=name if progress else "")
     wanted = tuple(getattr(experiment, "EXTRA", ()))
     rows = [{key: value for key, value in found.rows[at].items() if key != "experiment"} for at in sorted(found.rows)]
     frame, extra = tables.split(rows, wanted)
     failed = [f"{_short(points[at])}: {why}" for at, why in sorted(found.failed.items())]
     result = Result(name, frame, extra=extra, failed=failed, stopped=found.stopped)
     if rows:
-        table = None
-        if again and found.complete and changed.complete:
-            table = moved(experiment, chosen, changed.rows.values())
-        result.text = _report(experiment, chosen, result, table)
+        result.text = _report(experiment, chosen, result)
         result.figure = _drawn(experiment, result)
     elif failed:
         told = [f"# {name}: {EXPERIMENTS[name]}", "", "NOTHING could be measured.", ""]
@@ -94,7 +87,7 @@ def _drawn(experiment: Experiment, result: Result) -> Any:
     return figure
 
 
-def _report(experiment: Experiment, chosen: Mapping[str, Values], result: Result, moved: pd.DataFrame | None) -> str:
+def _report(experiment: Experiment, chosen: Mapping[str, Values], result: Result) -> str:
     """The text of the report: findings, the command, fitted values and failures."""
     lines = [f"# {result.name}: {EXPERIMENTS[result.name]}", ""]
     if result.failed or result.stopped:
@@ -109,28 +102,9 @@ def _report(experiment: Experiment, chosen: Mapping[str, Values], result: Result
     lines += [f"Again: `{command(result.name, experiment.OPTIONS, chosen)}`", ""]
     for profile in chosen.get("profile", ()):
         lines += [describe(str(profile)), ""]
-    if moved is not None and len(moved):
-        lines += [_headed(experiment), "", _moved(moved), ""]
     for why in result.failed:
         lines.append(f"failed: {why}")
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _headed(experiment: Experiment) -> str:
-    also = "".join(f", and with other values of --{name}" for name in getattr(experiment, "ALSO", {}))
-    return f"Each conclusion again, with each fitted value halved and doubled{also}:"
-
-
-def _moved(moved: pd.DataFrame) -> str:
-    """A table with one row a conclusion: its value, and its ratio under each change."""
-    changes = list(dict.fromkeys(moved["change"]))
-    lines = ["| conclusion | as fitted | " + " | ".join(changes) + " |", "|---|---|" + "---|" * len(changes)]
-    for name in dict.fromkeys(moved["conclusion"]):
-        mine = moved[moved["conclusion"] == name].set_index("change")
-        ratios = mine.loc[changes, "ratio"].fillna(0.0)
-        cells = [f"x{ratio:.2f}" if ratio else "-" for ratio in ratios]
-        lines.append(f"| {name} | {mine['value'].iloc[0]:,.4g} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
 
 
 def _write(result: Result, out: Path) -> None:

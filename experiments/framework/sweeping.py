@@ -35,18 +35,6 @@ class Gathered:
     failed: dict[int, str] = field(default_factory=dict)
     stopped: bool = False
 
-    def part(self, first: int, end: int) -> Gathered:
-        """The results of points `first` to `end` (exclusive), numbered from 0."""
-        inside = range(first, end)
-        return Gathered(
-            end - first, {at - first: self.rows[at] for at in inside if at in self.rows},
-            {at - first: self.failed[at] for at in inside if at in self.failed}, self.stopped,
-        )  # fmt: skip
-
-    @property
-    def complete(self) -> bool:
-        return len(self.rows) == self.total
-
 
 def gather(
     points: Sequence[Point], executor: Executor | None = None, *, jobs: int | None = None, title: str = ""

@@ -39,7 +39,6 @@ COMMANDS = {
     "token": "account_commands",
     "usage": "account_commands",
     "dashboard": "dashboard",
-    "top": "top",
     "log": "replaying",
     "replay": "replaying",
     "parity": "parity",

@@ -23,7 +23,7 @@ def add(commands: Any) -> None:
         "parity",
         help="compare a program simulated and on real devices",
         description="Runs PROGRAM as __main__ in a simulated session and on real devices of this machine, with the "
-        "same cluster, policy and settings. Compares the scheduler's decisions and the commands that devices received. "
+        "same cluster, policy and settings. Compares the scheduler's decisions and the commands that hosts received. "
         "The exit status is 0 if all are equal.",
         epilog="The program's own arguments come after `--`. Example: seaway parity step.py --hosts 4 --policy stride",
     )
@@ -38,7 +38,7 @@ def add(commands: Any) -> None:
     option("--policy", default="fifo", help=HELP)
     option("--dispatch", choices=("parallel", "sequential"), default="parallel", help="default: parallel")
     option("--profile", default="seaway", help="the simulator's host costs: seaway, paper, or a TOML file")
-    option("--keep", type=Path, metavar="FOLDER", help="keep the real run's event log and device logs here")
+    option("--keep", type=Path, metavar="FOLDER", help="keep the real run's event log here")
     parser.set_defaults(run=run)
 
 
@@ -74,21 +74,19 @@ def run(given: argparse.Namespace) -> int:
         print(f"seaway: the program failed on {where}", file=sys.stderr)
         ran[-1].show(error)
         return 1
-    if not any(found[0].gangs):
+    if not any(found.gangs):
         print(
             "seaway: no gangs ran, simulated or on real devices, so nothing was compared; does the program open a "
             "session of its own? It must run in the session that this command opens",
             file=sys.stderr,
         )
         return 1
-    for comparison in found:
-        print("\n".join(comparison.lines()), end="\n\n")
-    equal = all(comparison.equal for comparison in found)
-    print("equal" if equal else "not equal: docs/parity.md says where to expect that")
-    return 0 if equal else 1
+    print("\n".join(found.lines()), end="\n\n")
+    print("equal" if found.equal else "not equal: docs/parity.md says where to expect that")
+    return 0 if found.equal else 1
 
 
-def _compared(given: argparse.Namespace, shape: ParityShape, program: Program) -> list[Comparison]:
+def _compared(given: argparse.Namespace, shape: ParityShape, program: Program) -> Comparison:
     from ..tools.parity import parity_runs
 
     with ScratchFolder("parity") as scratch:

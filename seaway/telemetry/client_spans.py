@@ -20,8 +20,6 @@ from opentelemetry import trace as api
 from core import protocol as p
 from core.model import Range, ranges
 
-from ..trace import otel
-
 if TYPE_CHECKING:
     from ..graph import Graph
     from ..specs import Slice
@@ -137,16 +135,26 @@ class ClientSpans:
                 span.set_attribute("seaway.late", run.late)
             self._over.append(called)
         if blame is not None:
-            otel.failed(span, str(blame), blame.code, blame.node, blame.host)
+            _fail(span, str(blame), blame.code, blame.node, blame.host)
         span.end(at + self._shift)
 
     def _leave(self, at: int, abandoned: bool) -> None:
         for span, _, _ in self._open.values():
             if abandoned:
-                otel.failed(span, ABANDONED, "abandoned", "", -1)
+                _fail(span, ABANDONED, "abandoned")
             span.end(at + self._shift)
         self._open.clear()
         self.left = True
+
+
+def _fail(span: api.Span, text: str, code: str, node: str = "", host: int = -1) -> None:
+    """Say why it failed, in OpenTelemetry's words."""
+    span.set_attribute("error.type", code)
+    if node:
+        span.set_attribute("seaway.error.node", node)
+    if host >= 0:
+        span.set_attribute("seaway.error.host", host)
+    span.set_status(api.Status(api.StatusCode.ERROR, text))
 
 
 class CallerSpans(ClientSpans):

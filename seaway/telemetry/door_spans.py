@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from opentelemetry import trace as api
 
-from ..trace import otel
 from .client_spans import ClientSpans
+from .gang_spans import Flushing
 
 if TYPE_CHECKING:
     from backend.door import SessionLine
@@ -74,4 +74,4 @@ class DoorSpans:
         if self._thread is not None:
             self._thread.join()
         self.end_spans()
-        otel.Flushing(None).all()
+        Flushing().all()

@@ -4,7 +4,7 @@ In a real session a thread does so while the session is open: run's spans within
 whole trace is fetched for them. A simulated session does it between calls, and adds gangs when it is over: then there
 is no other thread that could disturb the turns of the user's. `session.trace` adds them at once in either.
 
-Neighbours: `client_spans`; `seaway.trace.otel`, which makes gangs' spans. The functions that matter:
+Neighbours: `client_spans`; `gang_spans`. The functions that matter:
 `end_spans`, `gangs_from`, `close`.
 """
 
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from opentelemetry import trace as api
 
-from ..trace import gang_spans, otel
 from .client_spans import CalledRun, CallerSpans, TracedClient
+from .gang_spans import emit_gangs
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -156,11 +156,8 @@ class SessionSpans:
             for row, called in found.items()
         ]
         shift = self.shift + (0 if self._simulated else ahead(twice))
-        records = gang_spans.gang_spans(
-            facts, gang_spans.gangs_of(facts, np.array(list(found), dtype=np.int64)).tolist()
-        )
-        parents = ((gang, found[gang.run].span.get_span_context()) for gang in records)
-        otel.emit_gangs(self.tracer, parents, shift, otel.Flushing(None))
+        parents = {row: called.span.get_span_context() for row, called in found.items()}
+        emit_gangs(self.tracer, trace, parents, shift)
 
     # --- the end --------------------------------------------------------------------------------------------
 

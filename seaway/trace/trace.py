@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from core.model import SeawayError
 from core.record import trace as core_trace
 
 from .. import machines
@@ -32,17 +31,13 @@ from .summary import summary
 from .times import Bins, Ints, Time, Window
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from opentelemetry.trace import TracerProvider
 
     from ..dashboard import TracePage
     from .keys import ColorBy
 
 Devices = Iterable[int] | int | None
-NEEDS_OTEL = "spans need OpenTelemetry: pip install 'seaway[otel]'; trace.perfetto(path) needs nothing"
 
 
 class Trace:
@@ -272,26 +267,6 @@ class Trace:
         else:
             chosen = None if devices == "all" else self._devices(devices)
         return perfetto.write(self.facts(), Path(path), span, chosen, limit)
-
-    def otel(
-        self, provider: TracerProvider | None = None, *, window: Window = None, sample: int | None = None,
-        began: datetime | None = None, limit: int = 100_000,
-    ) -> str:  # fmt: skip
-        """Export runs and gangs as OpenTelemetry spans, for Jaeger, Tempo and the like. Returns the id of their trace.
-
-        provider: an OpenTelemetry TracerProvider; None: the one that this process has set up.
-        sample: at most so many runs, evenly spread, with all their gangs. window: only runs of this time.
-        began: the date of time 0. None: such that the last run ended now, whether it was simulated or real.
-        More than `limit` spans are refused.
-        """
-        try:
-            from . import otel
-        except ImportError as missing:
-            if not str(missing.name).startswith("opentelemetry"):
-                raise
-            raise SeawayError(NEEDS_OTEL) from None
-        title = f"seaway: {self.machines.describe()}"
-        return otel.export(self.facts(), title, provider, self._window(window), sample, began, limit)
 
     def save(self, folder: str | Path) -> Path:
         """Write the whole trace to a folder of Parquet files, for `Trace.load`."""

@@ -26,8 +26,7 @@ from jax.errors import JaxRuntimeError
 from jax.extend.backend import clear_backends
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from experiments.bench.door import stages
-
+from . import staged_step
 from .looping import PRIME, LoopingClient, SeenError, Steps, drawn, options, put_sizes, stepped
 
 P: Any = PartitionSpec
@@ -94,8 +93,10 @@ class Program:
         """An MPMD program: half of the devices, and then the other half."""
         if self.stages is None:
             devices = [*self.halves[0].mesh.devices.flat, *self.halves[1].mesh.devices.flat]
-            self.stages = stages.compiled_stages(jax, devices, self.halves[1])
-        values = np.random.default_rng(seed).standard_normal((stages.BATCHES, *stages.SHAPE)).astype(np.float32)
+            self.stages = staged_step.compiled_stages(jax, devices, self.halves[1])
+        values = (
+            np.random.default_rng(seed).standard_normal((staged_step.BATCHES, *staged_step.SHAPE)).astype(np.float32)
+        )
         found = self.stages.execute([jax.device_put(each, self.halves[0]) for each in values])
         return np.allclose([np.asarray(each) for each in found], np.tanh(np.tanh(values)), atol=1e-5)
 

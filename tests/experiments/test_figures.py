@@ -8,16 +8,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from experiments import fig5, fig6, fig7, fig8
-from experiments.framework import BadOption, run, sensitivity
-from experiments.framework.catalogue import load
+from experiments import fig5, fig7, fig8
+from experiments.framework import BadOption, run
 from experiments.framework.options import profile_of
-from experiments.framework.sweeping import gather
 from experiments.micro.tenants import weights_of
 
 
 def frame(name: str, **options: object) -> pd.DataFrame:
-    return run(name, options, jobs=1, sensitive=False, progress=False).frame
+    return run(name, options, jobs=1, progress=False).frame
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +106,7 @@ def test_fig8_several_clients_reach_jax_and_exceed_it_with_tiny_computations() -
 
 
 def test_fig11_one_client_leaves_gaps_and_several_fill_them() -> None:
-    result = run("fig11", clients=(1, 4), gangs=300, jobs=1, sensitive=False, progress=False)
+    result = run("fig11", clients=(1, 4), gangs=300, jobs=1, progress=False)
     busy = result.frame.set_index("clients")["busy"]
     assert busy[1] < 0.9
     assert busy[4] > 0.98
@@ -140,32 +138,31 @@ def test_figures_are_drawn_with_their_findings() -> None:
         "fig11": {"clients": (1, 2), "hosts": 4, "gangs": 48}, "fig9": {"hosts": 4, "gangs": 300},
     }  # fmt: skip
     for name, options in small.items():
-        result = run(name, options, jobs=1, sensitive=False, progress=False)
+        result = run(name, options, jobs=1, progress=False)
         assert result.figure is not None
         assert result.text.count("\n- ") >= 1, name
         assert "profile `paper`, fitted" in result.text
         assert "- fitted: `send` = 66 us, to figure 6" in result.text
 
 
-# --- sensitivity --------------------------------------------------------------------------------------------
+# --- other values than the fitted ones ------------------------------------------------------------------------------
 
 
-def test_a_conclusion_is_checked_with_each_fitted_value_halved_and_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fig6, "SENSITIVITY", {"cluster": ("B",), "hosts": (16,), "curve": (0,)})
-    chosen: dict[str, Any] = {option.name: option.values for option in fig6.OPTIONS}
-    rows = gather(sensitivity.variants(load("fig6"), chosen), jobs=1, title="").rows
-    found = sensitivity.moved(load("fig6"), chosen, rows.values())
-    moved = found.set_index("change")["ratio"]
-    halved = {f"{name} x{factor}" for name in ("client_call", "receive", "send") for factor in (0.5, 2)}
-    assert set(moved.index) == halved | {"ahead 0", "ahead 2", "ahead 4"}
-    assert moved["send x2"] == pytest.approx(1 + 16 * 0.066 / 2.3, rel=0.05)
-    assert moved["receive x2"] == pytest.approx(1.0, abs=0.02)
-    assert moved["client_call x0.5"] < 0.9
-    # The fit assumes one call ahead. With none, nothing but length hides a call's overhead: 0.5 % of the computation is
-    # all of it. With more, what is left is what the controller writes to every host.
-    then = found.set_index("change")["then"]
-    assert then["ahead 0"] == pytest.approx(2.3 / 0.005, rel=0.1)
-    assert 2.3 > then["ahead 2"] > then["ahead 4"] >= 16 * 0.066
+def test_what_a_conclusion_rests_on_is_seen_with_other_profiles() -> None:
+    profiles = ("paper", "paper:send*2", "paper:receive*2", "paper:client_call*0.5")
+    found = frame("fig6", cluster="B", hosts=16, curve=0, profile=profiles).set_index("profile")["smallest_ms"]
+    moved = found / found["paper"]
+    assert moved["paper:send*2"] == pytest.approx(1 + 16 * 0.066 / 2.3, rel=0.05)
+    assert moved["paper:receive*2"] == pytest.approx(1.0, abs=0.02)
+    assert moved["paper:client_call*0.5"] < 0.9
+
+
+def test_the_fit_assumes_one_call_ahead() -> None:
+    """With none, nothing but length hides a call's overhead: 0.5 % of the computation is all of it. With more, what is
+    left is what the controller writes to every host."""
+    then = frame("fig6", cluster="B", hosts=16, curve=0, ahead=(0, 2, 4)).set_index("ahead")["smallest_ms"]
+    assert then[0] == pytest.approx(2.3 / 0.005, rel=0.1)
+    assert 2.3 > then[2] > then[4] >= 16 * 0.066
 
 
 def test_a_profile_can_be_changed_by_an_option() -> None:
@@ -194,16 +191,7 @@ def test_invalid_options_are_refused() -> None:
     for wrong in ("1:0", "1;2", ""):
         with pytest.raises(BadOption, match="write whole numbers"):
             frame("fig9", weights=[wrong])
-    refused = run("fig9", policy="fairest", jobs=1, sensitive=False, progress=False)
+    refused = run("fig9", policy="fairest", jobs=1, progress=False)
     assert refused.failed
     assert all("Impossible: no policy is called 'fairest'" in why for why in refused.failed)
     assert not fig8.points({**{o.name: o.values for o in fig8.OPTIONS}, "clients": ()})
-
-
-def test_a_run_reports_how_far_its_conclusions_move_and_keeps_its_own_rows() -> None:
-    result = run("fig11", clients=(1, 2), jobs=1, progress=False)
-    assert list(result.frame["clients"]) == [1, 2]
-    assert list(result.frame["profile"]) == ["paper", "paper"]
-    assert set(result.extra["trace"]["row"]) == {0, 1}
-    assert "Each conclusion again, with each fitted value halved and doubled:" in result.text
-    assert "| conclusion | as fitted | client_call x0.5 |" in result.text

@@ -69,11 +69,8 @@ def test_the_command_line_runs_an_experiment(tmp_path: Path, capsys: pytest.Capt
     assert list(pd.read_csv(tmp_path / "toy.csv")["hosts"]) == [4]
 
 
-def test_all_runs_all_experiments_except_those_it_is_told_to_skip(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_runs_all_experiments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["all", "--out", str(tmp_path)]) == 0
-    assert main(["all", "--out", str(tmp_path), "--without", "toy"]) == 0
     assert capsys.readouterr().out.count("# toy: doubles hosts") == 1
 
 
@@ -104,7 +101,6 @@ def test_if_all_experiments_fail_the_reasons_are_printed(tmp_path: Path, capsys:
         (["toy", "--policy", "first"], "--policy cannot be 'first'"),
         (["toy", "hosts"], "no option hosts; did you mean --hosts?"),
         (["toy", "--hosts"], "argument --hosts: expected one argument"),
-        (["all", "--without", "toys"], "no experiment 'toys'; did you mean toy?"),
     ],
 )
 def test_mistakes_are_reported_before_anything_runs(

@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "figures.md"
 
 
 def frame(name: str, **options: object) -> Any:
-    return run(name, options, jobs=1, sensitive=False, progress=False).frame
+    return run(name, options, jobs=1, progress=False).frame
 
 
 # --- fidelity -----------------------------------------------------------------------------------------------

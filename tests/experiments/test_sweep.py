@@ -34,7 +34,7 @@ def test_a_point_that_fails_affects_no_other_point() -> None:
     found = gather(POINTS, jobs=1)
     assert {at: row["doubled"] for at, row in found.rows.items()} == {0: 24, 2: 28, 3: 30}
     assert found.failed == {1: "ValueError: thirteen hosts fell over"}
-    assert not found.complete
+    assert len(found.rows) < found.total
 
 
 def test_any_standard_executor_gives_the_same_rows() -> None:
@@ -101,7 +101,7 @@ def test_an_experiment_runs_in_processes_from_standard_input(tmp_path: Path) -> 
     """Its processes do not run the user's main file: standard input can be read only once."""
     text = """
 from experiments.framework import run
-result = run("fig5", system="jax", mode="opbyop", hosts=[2, 8], jobs=2, sensitive=False)
+result = run("fig5", system="jax", mode="opbyop", hosts=[2, 8], jobs=2)
 print(list(result.frame["hosts"]), result.failed)
 """
     done = subprocess.run([sys.executable, "-"], input=text, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},

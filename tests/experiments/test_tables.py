@@ -297,7 +297,6 @@ def drawn(module: Any, rows_of: list[dict[str, Any]]) -> str:
     frame, extra = split(rows_of, getattr(module, "EXTRA", ()))
     axes = Figure(figsize=module.SIZE).subplots(*getattr(module, "PANELS", (1, 1)))
     module.draw(frame, axes, **extra)
-    assert set(module.conclusions(frame)) or len(frame) == 1
     return str(module.findings(frame))
 
 

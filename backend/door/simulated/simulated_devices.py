@@ -23,6 +23,7 @@ from core.model import MAX_LITERALS
 from ..cluster import ClusterDevices
 from ..protocol import cut_otherwise
 from ..session import (
+    NO_FILES,
     ArrayCopy,
     ArrayFiles,
     ArrayType,
@@ -41,7 +42,6 @@ from ..session import (
 from .simulation_port import WaitingLine
 
 T = TypeVar("T")
-NO_FILES = "simulated devices write and read no files"
 Found = np.ndarray[Any, Any] | StatusError
 
 

@@ -20,11 +20,11 @@ import numpy as np
 from backend.admin import cpu_of
 
 from ..frame import processes
-from .moving import moving, training
-from .stages import stages
 
 COUNTS = (50, 500, 1000)  # arrays in and out of a call
 WARM = 2  # calls before a loop is measured
+LAYERS, WIDE, ROWS = 4, 256, 64  # of a small model: weights of each layer, and rows of the batch on each device
+STEPS, TURNS = 10, 5
 PRICED = 5.0  # seconds in which a door has told the cluster what a program takes, which costs it once
 HERE = "the program"  # whose CPU time is told beside that of other processes
 Pids = Mapping[str, Sequence[int]]
@@ -51,8 +51,7 @@ def measured(calls: int, mib: int, server: int, pids: Pids) -> dict[str, float]:
         if count == COUNTS[-1]:
             found |= many(jax, f"step that donates {count}", given, times, told, donate_argnums=0)
     found |= contents(jax, sizes, "one device", one)
-    found |= on_all_devices(jax, sizes) | moving(jax, sizes.mib) | stages(jax, sizes.calls // 100 + 5)
-    return found | compiling(jax)
+    return found | on_all_devices(jax, sizes) | compiling(jax)
 
 
 def member(address: str, rank: int, count: int, calls: int, mib: int) -> None:
@@ -75,6 +74,35 @@ def on_all_devices(jax: Any, sizes: Sizes) -> dict[str, float]:
         found |= many(jax, f"call of {count}, on all devices", given, sizes.calls // count // 2 + 5, {})
     found |= training(jax, partial(put, jax), place)
     return found | contents(jax, sizes, "all devices", place)
+
+
+def training(jax: Any, put: Callable[[Any, Any], Any], place: Any) -> dict[str, float]:
+    """Milliseconds of a step: rows of the batch are on all devices, weights on each, and gradients are summed."""
+    jnp = jax.numpy
+    everywhere = jax.sharding.NamedSharding(place.mesh, jax.sharding.PartitionSpec())
+    weights = [put(np.eye(WIDE, dtype=np.float32), everywhere) for _ in range(LAYERS)]
+    batch = put(np.ones((ROWS * len(jax.devices()), WIDE), np.float32), place)
+
+    def loss(weights: Any, x: Any) -> Any:
+        for each in weights:
+            x = jnp.tanh(x @ each)
+        return (x**2).mean()
+
+    def step(weights: Any, batch: Any) -> Any:
+        value, slopes = jax.value_and_grad(loss)(weights, batch)
+        return [w - 0.01 * g for w, g in zip(weights, slopes, strict=True)], value
+
+    compiled = jax.jit(step)
+
+    def trained() -> Any:
+        found, value = weights, None
+        for _ in range(STEPS):
+            found, value = compiled(found, batch)
+        return found, value
+
+    jax.block_until_ready(trained())
+    found = [took(lambda: jax.block_until_ready(trained()), 1) for _ in range(TURNS)]
+    return {"training step on all devices": median(found) / 1e3 / STEPS}
 
 
 def took(work: Callable[[], Any], times: int) -> float:

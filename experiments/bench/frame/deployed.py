@@ -24,6 +24,7 @@ from backend.auth import Access
 from backend.node import SERVICE
 from backend.wire import Report, Status
 
+AGENT = "backend.agent"
 PATIENCE = 300.0  # seconds for all hosts to join: hundreds take that long on a busy machine
 
 
@@ -61,12 +62,12 @@ class Deployed:
             words = ["--controller", self.address, "--platform", "cpu", "--devices", str(devices)]
             words += ["--host", str(number), "--name", name, "--with-parent", *options]
             self._words.append(words)
-            self.agents.append(self.children.start(name, "backend.agent", words))
+            self.agents.append(self.children.start(name, AGENT, words))
 
     def again(self, number: int) -> None:
         """Start an agent that has ended, under its old name."""
         name = self.agents[number].name
-        self.agents[number] = self.children.start(name, "backend.agent", self._words[number])
+        self.agents[number] = self.children.start(name, AGENT, self._words[number])
 
     def status(self) -> dict[str, Any]:
         """The controller's status, asked without asyncio, so that it can be called from any thread."""

@@ -1,6 +1,6 @@
 """Benchmarks' command lines: an argument parser, and types that refuse wrong values.
 
-A benchmark with options takes them as `main(arguments)`. `--full` is for benchmarks whose default run is shortened.
+A benchmark with options takes them as `main(arguments)`.
 """
 
 from __future__ import annotations
@@ -8,38 +8,22 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 
 class Options(argparse.ArgumentParser):
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._numbers: dict[str, tuple[Sequence[int], Sequence[int]]] = {}
-
     def number(self, name: str, default: int, text: str, *, at_least: int = 1) -> None:
         self.add_argument(name, type=least(at_least), default=default, help=f"{text} (%(default)s)")
 
-    def numbers(self, name: str, short: Sequence[int], full: Sequence[int], text: str) -> None:
-        """Several numbers; without any, those of `short`, or with --full those of `full`."""
-        self.add_argument(name, type=least(1), nargs="+", help=f"{text} ({' '.join(map(str, short))})")
-        self._numbers[name.strip("-")] = short, full
-
-    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
-        found = self.parse_args(arguments)
-        for name, (short, full) in self._numbers.items():
-            if getattr(found, name) is None:
-                setattr(found, name, full if getattr(found, "full", False) else short)
-        return found
+    def numbers(self, name: str, default: Sequence[int], text: str) -> None:
+        shown = " ".join(map(str, default))
+        self.add_argument(name, type=least(1), nargs="+", default=default, help=f"{text} ({shown})")
 
 
-def parser(name: str, text: str | None, *, full: str = "") -> Options:
-    """`text`: the module's docstring, whose first line is shown. `full`: what `--full` adds; "" for no such option."""
-    found = Options(
+def parser(name: str, text: str | None) -> Options:
+    """`text`: the module's docstring, whose first line is shown."""
+    return Options(
         prog=f"python -m experiments.bench {name}", description=(text or "").partition("\n")[0], allow_abbrev=False
     )
-    if full:
-        found.add_argument("--full", action="store_true", help=full)
-    return found
 
 
 def least(bound: int) -> Callable[[str], int]:

@@ -13,10 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, NamedTuple, NoReturn, TypeVar
+from typing import IO, Any, NamedTuple, NoReturn
 
 from backend.admin import Child, Children, end_with_parent
 
@@ -119,21 +119,6 @@ def _await(started: Sequence[Child], outs: Sequence[Path], bound: float, silence
         if silence and since and now - since > silence:
             return
         time.sleep(LOOK)
-
-
-# --- by turns: a machine's speed changes from second to second, so all that is compared takes turns -----------------
-
-Key = TypeVar("Key", bound=Hashable)
-Found = TypeVar("Found")
-
-
-def in_turns(rounds: int, works: Mapping[Key, Callable[[], Found]]) -> dict[Key, list[Found]]:
-    """What each of these returns, by round. They run one after another in each round."""
-    found: dict[Key, list[Found]] = {key: [] for key in works}
-    for _ in range(rounds):
-        for key, work in works.items():
-            found[key].append(work())
-    return found
 
 
 # --- what such processes say ------------------------------------------------------------------------------------------

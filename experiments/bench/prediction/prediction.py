@@ -8,7 +8,6 @@ simulated, run for real several times, and simulated again at the machine's spee
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import tempfile
@@ -24,8 +23,7 @@ from .freezing import Frozen, described, frozen
 from .playing import Failed, Played, real, simulated
 from .table import HEAD, Row, line, rows_of, save, summary
 
-FULL = True
-CASES, ALL_CASES = 28, 112
+CASES = 28
 REPEATS = 3
 SPELL = 1.0
 BOUND = 180.0
@@ -74,14 +72,14 @@ def told(rows: Sequence[Row], failures: Sequence[str]) -> str:
 # --- the command line -----------------------------------------------------------------------------------
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = options.parser("prediction", __doc__, full=f"{ALL_CASES} cases instead of {CASES}")
+def _parser() -> options.Options:
+    parser = options.parser("prediction", __doc__)
     add = parser.add_argument
     add("--seed", type=options.least(0), default=1, help="seed that draws the cases (%(default)s)")
     add(
         "--platform", choices=ALL_PLATFORMS, nargs="+", default=list(PLATFORMS), help="kinds of devices (timed and cpu)"
     )
-    add("--cases", type=options.least(1), help="number of cases")
+    parser.number("--cases", CASES, "number of cases")
     given = "cluster files that `seaway calibrate` wrote, one a platform; without them it measures now"
     add("--calibration", type=Path, nargs="+", default=[], metavar="FILE", help=given)
     add("--quick", action="store_true", help="calibrate quickly and less exactly")
@@ -96,7 +94,6 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] = ()) -> None:
     parser = _parser()
     chosen = parser.parse_args(arguments)
-    number = chosen.cases or (ALL_CASES if chosen.full else CASES)
     platforms = tuple(each for each in ALL_PLATFORMS if each in chosen.platform)
     with ExitStack() as stack:
         folder = chosen.out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -106,8 +103,8 @@ def main(arguments: Sequence[str] = ()) -> None:
         except (Impossible, NotImplementedError, OSError) as error:
             parser.error(str(error))
         print(described(known), flush=True)
-        cases = drawn(chosen.seed, number, platforms)
-        print(f"seed {chosen.seed}: {number} cases; {os.cpu_count()} cores play all processes\n{HEAD}")
+        cases = drawn(chosen.seed, chosen.cases, platforms)
+        print(f"seed {chosen.seed}: {chosen.cases} cases; {os.cpu_count()} cores play all processes\n{HEAD}")
         rows, failures = gone_through(cases, known, repeats=chosen.repeats, spell=chosen.spell, bound=chosen.bound)
         if not rows:
             raise RuntimeError(f"no case could be compared: {failures[0]}")

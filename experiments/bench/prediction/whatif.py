@@ -245,7 +245,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--quick", action="store_true", help="calibrate quickly and less exactly")
     parser.number("--records", RECORDS, "recorded sessions, each followed by runs under all settings")
     parser.number("--calls", CALLS, "calls of the client with weight 1")
-    chosen = parser.read(arguments)
+    chosen = parser.parse_args(arguments)
     platforms = tuple(each for each in PLATFORMS if each in chosen.platform)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:

@@ -1,6 +1,6 @@
 """Shows why gangs need one order: collectives of two programs without it in plain JAX, and of four clients in Seaway.
 
-`python -m experiments.bench order [--full]`. Plain multi-controller JAX: two processes of one world enqueue collectives
+`python -m experiments.bench order`. Plain multi-controller JAX: two processes of one world enqueue collectives
 A and B like two clients that do not know of each other. Each case has processes of its own, which are killed when they
 make no progress. Seaway: four clients with slices that overlap on three hosts. Each call computes on the last one's
 result in exact integers, so one wrong number anywhere shows at the end.
@@ -22,7 +22,6 @@ from ..frame import options, processes
 from ..frame.deployed import deployed
 from ..frame.jax_world import JaxWorld
 
-FULL = True
 HOSTS = 3
 GANGS = 10_000
 CLIENTS = 4
@@ -47,7 +46,6 @@ CASES = (
     Case("opposite, sum and gather", "opposite", "gather"),
     Case("opposite, another size", "opposite", "size"),
 )
-QUICK = CASES[:1] + CASES[2:5]
 
 
 # --- without one order ----------------------------------------------------------------------------------------------
@@ -214,12 +212,12 @@ def under_seaway(gangs: int) -> Found:
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    parser = options.parser("order", __doc__, full="run six cases without an order, not four")
+    parser = options.parser("order", __doc__)
     parser.number("--gangs", GANGS, "gangs of all clients together", at_least=CLIENTS)
     parser.number("--pairs", PAIRS, "pairs of collectives A and B", at_least=ROUND)
-    chosen = parser.read(arguments)
+    chosen = parser.parse_args(arguments)
     print(f"plain JAX: 2 processes, {chosen.pairs} times a collective A and a collective B, {ROUND} of each at once")
-    for case in CASES if chosen.full else QUICK:
+    for case in CASES:
         print(shown(case, without(case, chosen.pairs)), flush=True)
     found = under_seaway(chosen.gangs)
     slices = ", ".join(str(kind.devices) for kind in KINDS)

@@ -1,6 +1,6 @@
 """Measures fig 5 on this machine's CPU devices: OpByOp, Chained and Fused, against multi-controller JAX.
 
-`python -m experiments.bench real [--full] [--hosts 1 2 4] [--devices 1 2] [--repeats 3]`. A step is a scalar psum over
+`python -m experiments.bench real [--hosts 1 2 4] [--devices 1 2] [--repeats 3]`. A step is a scalar psum over
 all devices and an add, on the last step's result. Waited is OpByOp with one call under way: its user waits for each
 result, or reads it (Read, on one host: of several, JAX's processes have a part each). JAX is `jax.distributed` over as
 many processes, which call the same computation asynchronously with as many calls outstanding as an agent has.
@@ -20,9 +20,8 @@ from seaway.tools.calibrating import AXIS, chained, step
 from ..frame import options, processes
 from ..frame.jax_world import JaxWorld
 
-FULL = True
-HOSTS, ALL_HOSTS = (1, 2), (1, 2, 4)
-DEVICES, ALL_DEVICES = (1,), (1, 2)
+HOSTS = (1, 2)
+DEVICES = (1,)
 CHAIN = 128
 WINDOW = 31  # calls outstanding in a process
 # of a measurement
@@ -133,12 +132,12 @@ def seaway_rates(hosts: int, devices: int, repeats: int, fewer: int = 1) -> Rate
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    parser = options.parser("real", __doc__, full="1, 2 and 4 hosts of 1 and of 2 devices")
-    parser.numbers("--hosts", HOSTS, ALL_HOSTS, "numbers of hosts")
-    parser.numbers("--devices", DEVICES, ALL_DEVICES, "devices of each host")
+    parser = options.parser("real", __doc__)
+    parser.numbers("--hosts", HOSTS, "numbers of hosts")
+    parser.numbers("--devices", DEVICES, "devices of each host")
     parser.number("--repeats", 3, "measurements for a median")
     parser.number("--fewer", 1, "divide the number of steps by this")
-    chosen = parser.read(arguments)
+    chosen = parser.parse_args(arguments)
     cores = os.cpu_count()
     print(f"steps/s, a scalar psum and an add a step; medians of {chosen.repeats}; {cores} cores play all hosts")
     for each in chosen.devices:

@@ -1,9 +1,8 @@
-"""Measures moving arrays from host to host: latency and bandwidth, against a raw socket; and many, one by one.
+"""Measures moving arrays from host to host: latency and bandwidth, against a raw socket.
 
-`python -m experiments.bench transfers [--full]`. Two agents have a CPU device each. One program moves an array to and
+`python -m experiments.bench transfers`. Two agents have a CPU device each. One program moves an array to and
 fro between their slices, each hop after the one before. The call's time is divided by its hops. The raw socket is also
-between two processes of this machine, with chunks as large as Seaway's (1 MiB) and one answer an array. Then a tree of
-arrays moves from one slice to the other: by one `sw.put`, and by one for each leaf.
+between two processes of this machine, with chunks as large as Seaway's (1 MiB) and one answer an array.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from __future__ import annotations
 import socket
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,14 +25,10 @@ from ..frame import options, processes
 from ..frame.deployed import deployed
 from ..frame.options import Table
 
-FULL = True
 KB, MB = 1_000, 1_000_000
 SIZES = (KB, 64 * KB, MB, 16 * MB, 64 * MB)
-ALL_SIZES = (KB, 4 * KB, 16 * KB, 64 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 64 * MB)
 HOPS = 32
 TIMES = 5
-LEAVES = 300
-LEAF = 64  # bytes
 DONE = b"k"
 
 
@@ -118,37 +113,12 @@ def rows(sizes: Sequence[int], hops: int = HOPS, times: int = TIMES) -> Iterator
             yield Row(size, statistics.median(found), statistics.median(least[size]))
 
 
-def tree(leaves: int = LEAVES, times: int = TIMES) -> tuple[float, float]:
-    """Median seconds until all leaves have moved: by one `sw.put`, and by one for each."""
-    import seaway as sw
-
-    with deployed(2) as cluster, sw.connect(cluster.address):
-        a, b = (sw.slice(devices=1, exclusive=True) for _ in range(2))
-        contents = [np.full(LEAF, number % 256, np.uint8) for number in range(leaves)]
-        here = sw.block_until_ready(sw.put(contents, devices=a))
-        ways: tuple[Callable[[], Any], ...] = (
-            lambda: sw.put(here, devices=b), lambda: [sw.put(leaf, devices=b) for leaf in here]
-        )  # fmt: skip
-        found: list[list[float]] = [[], []]
-        for turn in range(times + 1):
-            for way, seconds in zip(ways, found, strict=True):
-                begun = time.perf_counter()
-                there = sw.block_until_ready(way())
-                if turn:
-                    seconds.append(time.perf_counter() - begun)
-                if not all(map(np.array_equal, sw.get(there), contents)):
-                    raise RuntimeError(f"{leaves} arrays came back changed")
-    together, one_by_one = map(statistics.median, found)
-    return together, one_by_one
-
-
 def main(arguments: Sequence[str] = ()) -> None:
-    parser = options.parser("transfers", __doc__, full="nine sizes, not five")
-    parser.numbers("--bytes", SIZES, ALL_SIZES, "sizes of arrays")
+    parser = options.parser("transfers", __doc__)
+    parser.numbers("--bytes", SIZES, "sizes of arrays")
     parser.number("--hops", HOPS, "hops of a call, even", at_least=2)
     parser.number("--times", TIMES, "calls for a median")
-    parser.number("--leaves", LEAVES, "arrays of a tree")
-    chosen = parser.read(arguments)
+    chosen = parser.parse_args(arguments)
     if chosen.hops % 2:
         parser.error(f"--hops {chosen.hops}: an array that comes back has made an even number of hops")
     what = f"medians of {chosen.times} calls of {chosen.hops} hops; chunks of {CHUNK:,} bytes"
@@ -157,8 +127,3 @@ def main(arguments: Sequence[str] = ()) -> None:
     for row in rows(chosen.bytes, chosen.hops, chosen.times):
         cells = [cell for each in (row.seaway, row.raw) for cell in (each * 1e3, row.size / each / MB)]
         table.row(row.size, *cells, row.raw / row.seaway)
-    together, one_by_one = tree(chosen.leaves, chosen.times)
-    print(
-        f"a tree of {chosen.leaves} arrays of {LEAF} bytes moves in {together * 1e3:.1f} ms as one, and in "
-        f"{one_by_one * 1e3:.1f} ms leaf by leaf: x {one_by_one / together:.1f}"
-    )

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from random import Random
 from time import process_time
 from typing import Any
 
 import simpy
 
-from ..frame import processes
+from ..frame import options, processes
 from ..frame.options import Table
 
 HOSTS = (64, 512, 4096, 25_000)
@@ -188,7 +188,8 @@ class Naive:
 # --- what is printed ----------------------------------------------------------------------------------------------
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
+    options.parser("simulator", __doc__).parse_args(arguments)
     table = Table("hosts >8,", "naive steps/s >15,.2f", "events a step >15,.0f", "ours steps/s >14,.0f",
                   "x naive >10,.0fx", "aim >8", "start-up s >12.2f", "peak RSS MB >13,.0f")  # fmt: skip
     table.begin(f"One client, one computation a call on all devices, {AHEAD} calls unfinished; stride; profile paper")

@@ -136,8 +136,6 @@ class ClusterOptions(msgspec.Struct, frozen=True):
 class LocalCluster:
     """A controller on the session's loop, and agents as child processes."""
 
-    more: tuple[str, ...] = ()  # options of agents
-
     def __init__(self, made: ClusterOptions, loop: LoopThread) -> None:
         self.made, self.loop = made, loop
         self.cluster = _cluster(made)
@@ -173,7 +171,6 @@ class LocalCluster:
         words = [
             "--controller", self.server.address, "--name", f"agent-{number}", "--platform", made.platform,
             "--devices", str(made.devices), "--memory", str(made.memory), "--with-parent", "--checkpoints", "/",
-            *self.more,
         ]  # fmt: skip
         words += ["--hosts", str(hosts)] if made.platform == "timed" and hosts > 1 else ["--host", str(number)]
         return self.server.children.start(f"agent-{number}", AGENT, words, environment_of(made))

@@ -1,4 +1,4 @@
-"""Parity: runs one program in a simulation and on real devices, and compares what core decided and hosts executed."""
+"""Parity: runs one program in a simulation and on real devices, and compares what core decided."""
 
 from . import parity_runs
 from .compare import Comparison

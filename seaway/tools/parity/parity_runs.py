@@ -9,7 +9,6 @@ computation's assumed cost.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,27 +20,19 @@ from backend.server import Server, eventlogs
 from backend.streams import LoopThread
 from core.controller import Config
 from core.model import Cluster, Computation, Impossible
+from core.record import Log, replayed
 from core.schedule.policy import Policy
 from sim.engine import Stuck
 from sim.hardware import Setup, setups
 
 from ...graph import Signature
 from ...sessions import Dispatch, Session
-from ...sessions.connected import (
-    CONFIG,
-    ClusterOptions,
-    ConnectedPricing,
-    LocalCluster,
-    LocalDriver,
-    RealDriver,
-    brought_up,
-)
+from ...sessions.connected import CONFIG, ClusterOptions, ConnectedPricing, LocalCluster, LocalDriver, brought_up
 from ...sessions.simulated import simulate
-from . import compare, edge, forced
+from . import compare
 from .collect import ClusterSeen, Watched
 from .compare import Comparison
 
-HEARD, LOOK = 5.0, 0.02  # seconds for hosts to acknowledge all commands; between checks
 Program = Callable[[Session], None]
 
 
@@ -116,10 +107,10 @@ class PricedBoth:
 
 
 class RecordedCluster(LocalCluster):
-    """Like the cluster of `sw.local`, but of any shape, with the controller's event log and hosts' device logs."""
+    """Like the cluster of `sw.local`, but of any shape, with the controller's event log."""
 
     def __init__(self, shape: ParityShape, folder: Path, loop: LoopThread) -> None:
-        self._shape, self.more = shape, ("--witness", str(folder))
+        self._shape = shape
         island = shape.cluster.islands[0]
         made = ClusterOptions(
             hosts=island.hosts, devices=island.devices_per_host, islands=len(shape.cluster.islands),
@@ -133,18 +124,6 @@ class RecordedCluster(LocalCluster):
 
 
 class RecordedDriver(LocalDriver):
-    def leave(self) -> None:
-        """Leave, but first wait until hosts have acknowledged all commands."""
-        RealDriver.leave(self)
-        until = time.monotonic() + HEARD
-        while self._backlog() and time.monotonic() < until:
-            time.sleep(LOOK)
-        super().leave()
-
-    def _backlog(self) -> bool:
-        with self.server.node.lock:
-            return any(island.backlog for island in self.server.controller.snapshot().islands)
-
     def recorded(self) -> dict[str, tuple[int, int]]:
         """Nothing, since recorded times would change costs, and so the order, during the run."""
         return {}
@@ -155,7 +134,7 @@ def log_of(folder: Path) -> Path:
 
 
 def real(shape: ParityShape, program: Program, folder: Path) -> None:
-    """Run the program on real devices. Leaves the controller's event log and the hosts' device logs in the folder."""
+    """Run the program on real devices. Leaves the controller's event log in the folder."""
     if len(numbers := sorted({island.devices_per_host for island in shape.cluster.islands})) > 1:
         raise Impossible(
             f"hosts with {', '.join(map(str, numbers))} devices: on one machine all hosts must have the same number"
@@ -168,8 +147,14 @@ def real(shape: ParityShape, program: Program, folder: Path) -> None:
         program(session)
 
 
-def judged(shape: ParityShape, simulation: ClusterSeen, folder: Path) -> list[Comparison]:
-    """Two comparisons: of core's decisions in both runs, and of hosts' actions with the real run's commands."""
-    seen, commanded = edge.read(eventlogs.read(log_of(folder)), shape.policy)
-    free = compare.compare(simulation, seen)
-    return [free, forced.compare(commanded, edge.witnessed(folder, shape.cluster.hosts))]
+def recorded(log: Log, policy: Callable[[], Policy] | None = None) -> ClusterSeen:
+    """The decisions of a recorded controller. Its events lead a fresh one to the same commands."""
+    watched = Watched(eventlogs.machine_of(log.about, policy=policy))
+    for _ in replayed(log, watched):
+        pass
+    return watched.collector.end()
+
+
+def judged(shape: ParityShape, simulation: ClusterSeen, folder: Path) -> Comparison:
+    """Compares core's decisions in both runs."""
+    return compare.compare(simulation, recorded(eventlogs.read(log_of(folder)), shape.policy))

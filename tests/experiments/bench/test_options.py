@@ -7,8 +7,6 @@ import pytest
 from experiments.bench import __main__ as bench
 from experiments.bench.frame import options
 
-WITH_OPTIONS = "real", "order", "transfers", "cliffs", "prediction", "whatif", "door"
-
 
 def test_an_unknown_benchmark_is_refused_with_the_names_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench.main(["ordr"]) == 2
@@ -23,14 +21,7 @@ def test_an_option_belongs_to_one_benchmark(capsys: pytest.CaptureFixture[str]) 
     assert bench.main(["--gangs", "4"]) == 2
 
 
-def test_a_benchmark_without_options_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench.main(["simulator", "--full"]) == 2
-    assert capsys.readouterr().err == "--full: benchmark 'simulator' has no options\n"
-    assert bench.main(["simulator", "--help"]) == 0
-    assert capsys.readouterr().out.endswith("It has no options.\n")
-
-
-@pytest.mark.parametrize("name", WITH_OPTIONS)
+@pytest.mark.parametrize("name", bench.BENCHES)
 def test_each_benchmark_has_help_and_refuses_unknown_options(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         bench.module(name).main(["--help"])
@@ -46,8 +37,6 @@ def test_each_benchmark_has_help_and_refuses_unknown_options(name: str, capsys: 
     ("name", "words", "why"),
     [
         ("order", ["--gangs", "3"], "argument --gangs: 3 is too few: at least 4"),
-        ("cliffs", ["--limit", "0"], "argument --limit: 0 is too few: at least 1"),
-        ("cliffs", ["--rows", "slices"], "argument --rows: invalid choice: 'slices'"),
         ("whatif", ["--calls", "two"], "argument --calls: 'two' is not a whole number"),
         ("prediction", ["--spell", "0"], "argument --spell: 0 s: more than 0"),
         ("prediction", ["--bound", "soon"], "argument --bound: 'soon' is no number of seconds"),
@@ -67,34 +56,10 @@ def test_a_bad_value_is_one_clear_error(
     assert why in capsys.readouterr().err
 
 
-def test_a_benchmark_that_misses_a_bound_does_not_stop_the_others_and_decides_the_exit_status(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ran: list[str] = []
-
-    def run(name: str, options: list[str], alone: bool) -> int:
-        ran.append(name)
-        return {"cliffs": 1, "door": bench.REFUSED}.get(name, 0)
-
-    monkeypatch.setattr(bench, "_run", run)
-    assert bench.main(["cliffs", "order"]) == 1
-    assert bench.main(["order"]) == 0
-    assert bench.main(["door", "order"]) == bench.REFUSED
-    assert ran == ["cliffs", "order", "order", "door"]
-
-
-def test_full_is_passed_to_the_benchmarks_that_have_it() -> None:
-    knows = [name for name in WITH_OPTIONS if bench.takes(bench.module(name), "--full")]
-    assert knows == ["real", "order", "transfers", "prediction"]
-    assert not bench.takes(bench.module("simulator"), "--full")
-
-
-def test_full_asks_for_more_numbers_and_named_ones_come_first() -> None:
-    parser = options.parser("x", "X.", full="more")
-    parser.numbers("--hosts", (1, 2), (1, 2, 4), "numbers of hosts")
+def test_numbers_have_a_default() -> None:
+    parser = options.parser("x", "X.")
+    parser.numbers("--hosts", (1, 2), "numbers of hosts")
     parser.number("--calls", 3, "calls")
-    assert [parser.read(words).hosts for words in ([], ["--full"], ["--full", "--hosts", "7"])] == [
-        (1, 2), (1, 2, 4), [7]
-    ]  # fmt: skip
-    assert parser.read(["--calls", "5"]).calls == 5
+    assert [parser.parse_args(words).hosts for words in ([], ["--hosts", "7", "8"])] == [(1, 2), [7, 8]]
+    assert parser.parse_args(["--calls", "5"]).calls == 5
     assert "numbers of hosts (1 2)" in parser.format_help()

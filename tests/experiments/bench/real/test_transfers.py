@@ -17,9 +17,3 @@ def test_arrays_return_unchanged() -> None:
     found = list(transfers.rows([10, 2_500_000], hops=2, times=1))
     assert [row.size for row in found] == [10, 2_500_000]
     assert all(min(row.seaway, row.raw) > 0 for row in found)
-
-
-@pytest.mark.full
-def test_a_tree_arrives_unchanged_as_one_and_leaf_by_leaf() -> None:
-    """`tree` raises if it does not."""
-    assert min(transfers.tree(leaves=3, times=1)) > 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from backend.server import eventlogs
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Log
+from experiments.bench.frame import deployed
 from experiments.bench.frame.door_server import on_cluster
-from seaway.tools.parity import edge, forced
 from seaway.tools.parity.collect import ClusterSeen, Watched
 from seaway.tools.parity.compare import Comparison
 from seaway.tools.parity.parity_runs import log_of
@@ -29,6 +30,8 @@ from seaway.tools.whatif.workload import Workload
 from sim.hardware.profiles import profile
 from sim.simulation.simulation import Simulation
 from tests.backend.door.program_runs import python
+
+from . import edge, forced, recorded_agent
 
 HOSTS, DEVICES = 2, 2  # of each host
 NAME, WEIGHT = "alice", 3
@@ -60,9 +63,11 @@ class DoorSession:
 
 def recorded(program: str, folder: Path) -> DoorSession:
     controller = ["--record", str(log_of(folder))]
-    agents = ["--trust-clients", "--witness", str(folder)]
     door = ["--name", NAME, "--weight", str(WEIGHT)]
-    with on_cluster(HOSTS, DEVICES, controller=controller, agents=agents, door=door) as served:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        patch.setenv(recorded_agent.FOLDER, str(folder))
+        patch.setattr(deployed, "AGENT", recorded_agent.__name__)
+        served = stack.enter_context(on_cluster(HOSTS, DEVICES, controller=controller, door=door))
         ended = python("-c", program, env=served.door.env)
         assert ended.code == 0, f"{ended.out}\n{ended.err[-4000:]}"
         _until(lambda: not served.cluster.status()["clients"])

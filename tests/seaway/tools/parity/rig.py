@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from backend.agent.agent import Agent
-from backend.agent.device_log import DeviceLog
 from backend.client.remote import Head, Remote
 from backend.devices.timed import TimedDevices
 from backend.server import eventlogs
@@ -28,7 +27,7 @@ from core.model.topology import Cluster as Topology
 from core.model.topology import small
 from core.protocol import effects as e
 from core.schedule.policy import Policy
-from seaway.tools.parity import compare, edge, forced
+from seaway.tools.parity import compare
 from seaway.tools.parity.collect import ClusterSeen, Watched
 from seaway.tools.parity.compare import Comparison
 from sim.hardware import setups
@@ -36,6 +35,9 @@ from sim.hardware.profiles import profile
 from sim.simulation.simulation import Fault, Simulation
 from tests.backend.cluster import Cluster, User, wait_until
 from tests.core.build import Build
+
+from . import edge, forced
+from .device_log import DeviceLog
 
 S = 1_000_000_000
 BEAT = S // 20  # hosts often report what they have received

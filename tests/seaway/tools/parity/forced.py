@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ...wording import plural
-from .compare import SHOWN, ComparedRow, Comparison, apart, history
+from seaway.tools.parity.compare import SHOWN, ComparedRow, Comparison, apart, history
+from seaway.wording import plural
+
 from .edge import Commanded, EnqueuedGang, HostActions, SentChunk
 
 

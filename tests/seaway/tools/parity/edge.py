@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from backend.agent import device_log
 from backend.server import eventlogs
 from core.compile import BLANK_SLOT
 from core.controller import Controller
@@ -26,8 +25,9 @@ from core.protocol import messages as m
 from core.record import Log, replayed
 from core.schedule.policy import Policy
 from core.transfer import hosts_of, to_client
+from seaway.tools.parity.collect import ClusterSeen, Collector
 
-from .collect import ClusterSeen, Collector
+from . import device_log
 
 EXCUSED = ("host-lost", "peer", "cancelled", "client-lost", "user", "restart", "lost", "unsupported")
 

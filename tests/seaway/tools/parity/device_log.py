@@ -3,9 +3,9 @@
     core --commands--> agent --launch, free--> devices      one line for each call of the devices' own layer
                          `--chunks--> node                   one line for each chunk handed to a connection
 
-It is for tests and `seaway parity`, which compute from the controller's commands what these lines must be. Where
+`forced` compares them with what `edge` computes from the controller's commands that they must be. Where
 devices have an enqueuing thread (`pjrt`), the line is written in that thread. Lines are JSON, one file for each
-host; a process that is killed has written all it did. Neighbours: `agent`, which is recorded; `agent_cli --witness`.
+host; a process that is killed has written all it did. Neighbour: `recorded_agent`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from backend.agent.agent import Agent
+from backend.streams import Load
+from backend.wire import Contents
 from core.link import Frame, Write
 from core.model import Plan
 from core.protocol import Chunk
 from core.protocol import effects as e
-
-from ..streams import Load
-from ..wire import Contents
-from .agent import Agent
 
 LAUNCH, FREE, CHUNK, BEGUN = "launch", "free", "chunk", "begun"
 RECENT = 256  # frames

@@ -1,14 +1,11 @@
-"""A step of several stages on two meshes, as one MPMD program and stage by stage: what `door` measures of it.
+"""A step of several stages on two meshes, as one MPMD program.
 
-    x --stage on the first half of the devices--> copied --stage on the second half--> y      for each micro-batch
-
-Neighbours: `programs`, which has the other figures.
+x --stage on the first half of the devices--> copied --stage on the second half--> y      for each micro-batch
 """
 
 from __future__ import annotations
 
 import importlib
-import time
 from typing import Any
 
 import numpy as np
@@ -17,37 +14,6 @@ from backend.sandbox import ifrt_context
 
 BATCHES = 8
 SHAPE = (96, 16)
-ONE, EACH = f"MPMD step of {2 * BATCHES} stages", f"the same {2 * BATCHES} stages, one by one"
-
-
-def stages(jax: Any, times: int) -> dict[str, float]:
-    """Microseconds of a step. JAX's own devices know no MPMD programs."""
-    devices = jax.devices()
-    half = len(devices) // 2
-    places = [
-        jax.sharding.NamedSharding(jax.sharding.Mesh(np.array(some), ("x",)), jax.sharding.PartitionSpec("x"))
-        for some in (devices[:half], devices[half : 2 * half])
-    ]
-    given = [jax.device_put(np.ones(SHAPE, np.float32), places[0]) for _ in range(BATCHES)]
-    stage = jax.jit(jax.numpy.tanh)
-
-    def one_by_one() -> Any:
-        return [stage(jax.device_put(stage(x), places[1])) for x in given]
-
-    found = {EACH: _took(jax, one_by_one, times)}
-    if devices[0].client.runtime_type.startswith("proxy"):
-        program = compiled_stages(jax, devices[: 2 * half], places[1])
-        found[ONE] = _took(jax, lambda: program.execute(given), times)
-    return found
-
-
-def _took(jax: Any, step: Any, times: int) -> float:
-    made = jax.block_until_ready(step())
-    begun = time.perf_counter()
-    for _ in range(times):
-        made = step()
-    jax.block_until_ready(made)
-    return (time.perf_counter() - begun) * 1e6 / times
 
 
 def compiled_stages(jax: Any, devices: Any, place: Any) -> Any:

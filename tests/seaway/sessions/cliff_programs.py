@@ -1,8 +1,8 @@
-"""The programs of `bench cliffs`: what users write naturally, each as a function that makes gangs and counts them.
+"""The programs of `cliff_rows`: what users write naturally, each as a function that makes gangs and counts them.
 
 A program is called as `program(play, size)`. It makes gangs until `play.enough()`, and says `play.made(number)` when it
 has made some and has waited for earlier ones, so that what it costs is spread evenly. `plain` is what all of them are
-compared with. The tests count what these programs do; `cliffs` measures how long they take.
+compared with. `test_cliff_counts` counts what these programs do.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ COMMANDS = {
     "token": "account_commands",
     "usage": "account_commands",
     "dashboard": "dashboard",
+    "top": "top",
     "log": "replaying",
     "replay": "replaying",
     "parity": "parity",

@@ -6,6 +6,7 @@ columns        numbers as the page takes them: a JSON head and columns of double
 page_server    a small web server: the page's files for all, numbers for those who have the key
 page_file      the page as one file that needs no server, with the numbers inside
 live_page      the page for those who hold it in Python: `session.live()`, `trace.live()`
+recent, terminal   what `seaway top` shows: the last seconds of a trace, tables (with rich)
 static/        the page: HTML, CSS and JavaScript modules, and uPlot, which draws its lines
 
 The server is thin. A browser says what it has of the trace, and gets what is new (`core.record.increments`). All that

@@ -34,6 +34,7 @@ INSTEAD = [
         r"\1 --bind 127.0.0.1:29000",
         "to be put on a port that is free",
     ),
+    Substitute(r"(seaway top) (.*)", r"\1 127.0.0.1:29000 \2", "the cluster is at a port that is free"),
     Substitute(r"ENABLE_PATHWAYS_PERSISTENCE=1 python train\.py", "true", "the reader's; test_persistence.py runs one"),
     Substitute(r"ssh -L .*", r"seaway dashboard --help", "there is no other machine"),
     Substitute(r"(seaway dashboard)", r"\1 127.0.0.1:29000 --bind 127.0.0.1:0", "to be put on ports that are free"),

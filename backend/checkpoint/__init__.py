@@ -14,6 +14,7 @@ another name, `step.partial-...`, and is renamed when all of it is on disk. `pjr
 """
 
 from . import chunks, documents, folders, leftovers, zarr2, zarrs
-from .chunks import Box, chunk_of
+from .chunks import SMALLEST, Box, chunk_of
 from .documents import LAST, ArrayEntry, CheckpointError, Discarded, Document, Request, check_name, request_of
+from .files import READERS
 from .folders import steps

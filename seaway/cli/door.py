@@ -99,8 +99,8 @@ def _add_limits(option: Any) -> None:
     )  # fmt: skip
     option(
         "--persist", type=Path, metavar="FOLDER",
-        help="with --connect: a folder below which hosts save and restore arrays for programs (Orbax with "
-        "ENABLE_PATHWAYS_PERSISTENCE=1); agents need --checkpoints as well",
+        help="a folder below which programs may have arrays saved and restored (Orbax with "
+        "ENABLE_PATHWAYS_PERSISTENCE=1); with --connect, hosts do it, so they need --checkpoints as well",
     )  # fmt: skip
 
 
@@ -113,6 +113,8 @@ def _door(given: argparse.Namespace) -> int:
         raise SeawayError("--check-seconds and --callback-seconds must be more than 0, and --check-memory at least 0")
     if given.persist is not None:
         given.persist = given.persist.absolute()
+        if not given.connect and not given.persist.is_dir():
+            raise SeawayError(f"--persist {given.persist}: there is no such folder")
     memory = None
     if given.memory_per_session is not None:
         memory = nbytes(given.memory_per_session, "--memory-per-session")
@@ -148,7 +150,10 @@ def _serve(given: argparse.Namespace, address: str, memory: int | None) -> None:
     elif simulated is not None:
         door_simulation.serve(simulated, given.trace, rules, memory, _say)
     else:
-        run_door(address, devices=given.devices, rules=rules, trusted=given.trust_programs, memory=memory, ready=_say)
+        run_door(
+            address, devices=given.devices, rules=rules, trusted=given.trust_programs, memory=memory,
+            persist=given.persist, ready=_say,
+        )  # fmt: skip
 
 
 def _cluster(given: argparse.Namespace) -> ServedCluster:
@@ -179,8 +184,9 @@ def _check_belonging(given: argparse.Namespace) -> None:
             f"--connect {given.connect} --simulate {given.simulate}: a door has one cluster; leave one of them out"
         )
     for options, needed, here in (
-        (("token_file", "ca", "cert", "key", "persist"), "a door to a cluster: give --connect", given.connect),
+        (("token_file", "ca", "cert", "key"), "a door to a cluster: give --connect", given.connect),
         (door_simulation.OPTIONS, "a door that simulates: give --simulate", given.simulate),
+        (("persist",), "a door to devices: leave --simulate out", not given.simulate),
         (
             ("islands", "name"), "a door to a cluster, or one that simulates: give --connect or --simulate",
             given.connect or given.simulate,

@@ -36,7 +36,6 @@ from ...auth import Rules
 from ..program_facts import compiled_facts, fault_of, known_stages, program_facts, read_program, translated
 from ..protocol import STRING, TOKEN, ShardSpec, StatusCode, Tiles, cut_otherwise, dtype_of, name_of, op_sharding
 from ..session import (
-    NO_FILES,
     ArrayCopy,
     ArrayFiles,
     ArrayType,
@@ -52,6 +51,7 @@ from ..session import (
     invalid,
     unsupported,
 )
+from . import local_files
 from .kept_executables import KeptExecutables, key_of
 from .local_platform import platform_of
 from .local_resharding import recut
@@ -442,10 +442,30 @@ class LocalDevices:
     # --- files ---------------------------------------------------------------------------------------------
 
     def save(self, files: ArrayFiles, arrays: Sequence[Ref], done: WhenExecuted) -> None:
-        raise unsupported(NO_FILES)
+        def work() -> list[Ref]:
+            local_files.write(files, arrays)
+            return []
+
+        _check_there(arrays)
+        self._in_thread(work, done)
 
     def restore(self, files: ArrayFiles, done: WhenExecuted) -> None:
-        raise unsupported(NO_FILES)
+        def work() -> list[Ref]:
+            return [self.put(*each) for each in zip(files.types, local_files.read(files), strict=True)]
+
+        self._in_thread(work, done)
+
+    def _in_thread(self, work: Callable[[], list[Ref]], done: WhenExecuted) -> None:
+        def run() -> None:
+            found: list[Ref] | StatusError
+            try:
+                with translated():
+                    found = work()
+            except StatusError as fault:
+                found = fault
+            self._post(done, found)
+
+        self._waiting.submit(run)
 
     def now(self) -> None:
         """It is this machine's clock."""

@@ -15,6 +15,7 @@ import os
 import signal
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,11 +65,13 @@ def run_door(
     rules: Rules = DEFAULT_RULES,
     trusted: bool = False,
     memory: int | None = None,
+    persist: Path | None = None,
     ready: Callable[[str], None],
 ) -> None:
     """Serves until SIGTERM or SIGINT. `rules`: what programs may call, and what compiling them may take; `trusted`:
     they are compiled in this process; `memory`: bytes of arrays that a session may have, None: half of
-    the machine's for CPU devices; `ready` is told the address. Raises ListenRefused."""
+    the machine's for CPU devices; `persist`: the folder below which they may have files written; `ready` is told the
+    address. Raises ListenRefused."""
     os.environ.update(environment(devices, os.environ))
 
     async def serve() -> None:
@@ -81,7 +84,7 @@ def run_door(
             local.warm()
             return local
 
-        limits = _limits(memory, local)
+        limits = replace(_limits(memory, local), persist=persist)
         transport = TransportLimits(arriving_bytes=limits.host_bytes)
         server = await listen_for_clients(opening(devices_of_session, limits), address, limits=transport)
         collect_rarely()
@@ -115,8 +118,8 @@ def run_cluster_door(
     address: str, options: ServedCluster, *, more: Collection[str] = (), persist: Path | None = None,
     ready: Callable[[str], None], watch: WatchOf | None = None,
 ) -> None:  # fmt: skip
-    """The same with the devices of a cluster. `persist`: the folder below which programs may have files written;
-    `watch`: makes what a new session tells of its calls. Raises ListenRefused, ClusterRefused."""
+    """The same with the devices of a cluster. `watch`: makes what a new session tells of its calls. Raises
+    ListenRefused, ClusterRefused."""
     os.environ.update(environment(None, os.environ))
     run(_serve_cluster(address, options, more, SessionLimits(persist=persist), ready, watch))
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 from .door_session import DoorSession, opening
 from .session_callbacks import SessionCallbacks
 from .session_devices import (
-    NO_FILES,
     ArrayCopy,
     ArrayFiles,
     ArrayType,

@@ -38,9 +38,6 @@ def invalid(text: str) -> StatusError:
     return StatusError(StatusCode.INVALID_ARGUMENT, text)
 
 
-NO_FILES = "these devices write and read no files; hosts of a cluster do"
-
-
 def unsupported(text: str) -> StatusError:
     return StatusError(StatusCode.UNIMPLEMENTED, text)
 
@@ -71,13 +68,14 @@ class ArrayCopy(NamedTuple):
 
 class ArrayFiles(NamedTuple):
     """Arrays in a folder, each by its name: their types are those that they have here. `root`: the folder that it must
-    be in, wherever links lead. `seconds`: for which somebody waits."""
+    be in, wherever links lead. `over`: whether nobody waits any more, after `seconds` at the latest."""
 
     folder: str
     root: str
     names: tuple[str, ...]
     types: tuple[ArrayType, ...]
     seconds: float
+    over: Callable[[], bool]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from core.model import MAX_LITERALS
 from ..cluster import ClusterDevices
 from ..protocol import cut_otherwise
 from ..session import (
-    NO_FILES,
     ArrayCopy,
     ArrayFiles,
     ArrayType,
@@ -42,6 +41,7 @@ from ..session import (
 from .simulation_port import WaitingLine
 
 T = TypeVar("T")
+NO_FILES = "simulated devices write and read no files"
 Found = np.ndarray[Any, Any] | StatusError
 
 

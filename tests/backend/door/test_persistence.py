@@ -26,23 +26,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def local(folder: Path) -> Iterator[dict[str, str]]:
+    with opened(DEVICES, ["--persist", str(folder)]) as door:
+        yield door.env
+
+
+@pytest.fixture(scope="module")
 def served(folder: Path) -> Iterator[Served]:
     agents = ["--trust-clients", "--checkpoints", str(folder)]
     with on_cluster(agents=agents, door=["--persist", str(folder)]) as cluster:
         yield cluster
 
 
-class Programs(NamedTuple):
-    """Lines that programs printed: of one that saved in one go, of another that saved while it went on; when that one
-    restored what the first had saved, and a damaged step; and when it saved behind a link that leads elsewhere, and
-    there."""
+class Did(NamedTuple):
+    """Lines that the program printed: when it restored what was saved through the other door; a damaged step; and when
+    it saved behind a link that leads elsewhere, and elsewhere."""
 
-    saved: list[str]
-    saved_later: list[str]
     other: list[str]
     damaged: list[str]
     link: list[str]
     elsewhere: list[str]
+
+
+class Programs(NamedTuple):
+    saved: list[str]  # in one go, through the local door
+    saved_there: list[str]  # while it went on, through the cluster's
+    local: Did
+    cluster: Did
 
 
 def orbax(env: dict[str, str], *does: tuple[str, Path]) -> tuple[Ended, list[list[str]]]:
@@ -59,23 +69,26 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def programs(served: Served, folder: Path, elsewhere: Path) -> Programs:
-    """The second program does several things: to start JAX takes longer."""
-    here, later, damaged, link = (folder / name for name in ("here", "later", "damaged", "link"))
+def programs(local: dict[str, str], served: Served, folder: Path, elsewhere: Path) -> Programs:
+    """Each program does several things: to start JAX takes longer."""
+    here, there, damaged, link = (folder / name for name in ("local", "cluster", "damaged", "link"))
     link.symlink_to(elsewhere)
-    ended, (saved,) = orbax(served.door.env, ("sync", here))
+    ended, (saved,) = orbax(local, ("sync", here))
     assert ended.code == 0, ended.err[-4000:]
     shutil.copytree(here, damaged)
     chunk = damaged / "1" / "w" / "0.0"
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"\xff")
     wrong = ("restore", damaged), ("sync", link), ("sync", elsewhere / "below")
-    _, lines = orbax(served.door.env, ("async", later), ("restore", here), *wrong)
-    return Programs(saved, *lines)
+    _, (saved_there, *ours) = orbax(served.door.env, ("async", there), ("restore", here), *wrong)
+    _, theirs = orbax(local, ("restore", there), *wrong)
+    return Programs(saved, saved_there, Did(*theirs), Did(*ours))
 
 
-def test_what_one_program_saves_another_one_restores(programs: Programs, served: Served, folder: Path) -> None:
-    assert programs.saved[-1] == programs.saved_later[-1] == "restored"
-    assert programs.other == ["restored"]
+def test_what_the_local_door_saves_the_cluster_restores_and_the_other_way_round(
+    programs: Programs, served: Served, folder: Path
+) -> None:
+    assert programs.saved[-1] == programs.saved_there[-1] == "restored"
+    assert programs.local.other == programs.cluster.other == ["restored"]
     assert not list(folder.glob("**/.seaway-*"))
     await_nothing_held(served.cluster)
 
@@ -85,7 +98,7 @@ def test_tensorstore_reads_what_was_saved(programs: Programs, folder: Path) -> N
     tensorstore = pytest.importorskip("tensorstore")
 
     def read(name: str) -> Any:
-        kept = {"driver": "file", "path": str(folder / "here" / "2" / name)}
+        kept = {"driver": "file", "path": str(folder / "local" / "2" / name)}
         return tensorstore.open({"driver": "zarr", "kvstore": kept}).result().read().result()
 
     assert (read("w") == 2 * np.arange(96).reshape(8, 12)).all()
@@ -93,16 +106,19 @@ def test_tensorstore_reads_what_was_saved(programs: Programs, folder: Path) -> N
     assert (read("scalar"), read("few").tolist()) == (7, [0, 2, 4, 6])
 
 
-def test_damage_is_named_and_nothing_is_restored(programs: Programs) -> None:
-    (said,) = programs.damaged
+@pytest.mark.parametrize("where", ["local", "cluster"])
+def test_damage_is_named_and_nothing_is_restored(where: str, programs: Programs) -> None:
+    (said,) = getattr(programs, where).damaged
     assert said.startswith("failed")
     assert "1: file w/0.0 is not the one that was saved here: another part, or of another save" in said
 
 
-def test_files_are_only_below_the_door_s_folder_and_the_agents(programs: Programs, elsewhere: Path) -> None:
-    (said,) = programs.link
+@pytest.mark.parametrize("where", ["local", "cluster"])
+def test_files_are_only_below_the_door_s_folder_and_the_agents(where: str, programs: Programs, elsewhere: Path) -> None:
+    did: Did = getattr(programs, where)
+    (said,) = did.link
     assert f"it leads to {elsewhere}" in said
-    (said,) = programs.elsewhere
+    (said,) = did.elsewhere
     assert "files are written below" in said
     assert "another --persist of the door" in said
     assert not list(elsewhere.glob("**/w*"))
@@ -112,7 +128,7 @@ def test_a_door_without_a_folder_says_which_option_it_needs(tmp_path: Path) -> N
     with opened(DEVICES) as door:
         ended, ((said,),) = orbax(door.env, ("sync", tmp_path))
     assert ended.code == 1
-    assert "hosts of a cluster do, behind a door with --connect and --persist FOLDER" in said
+    assert "start it with --persist FOLDER" in said
 
 
 @pytest.mark.full

@@ -25,8 +25,8 @@ from .plugin_json import json_value, numbers_of, sharding_of, text_of
 
 HERE = "file://"
 NOWHERE = (
-    "this door writes and reads no files for programs: hosts of a cluster do, behind a door with --connect and "
-    "--persist FOLDER; or let Orbax do so, without ENABLE_PATHWAYS_PERSISTENCE"
+    "this door writes and reads no files for programs: start it with --persist FOLDER, if it does not simulate, or let "
+    "Orbax do so, without ENABLE_PATHWAYS_PERSISTENCE"
 )
 HOUR = 3600.0
 LARGEST = 2**62  # elements of a dimension
@@ -43,7 +43,9 @@ class _Asked(NamedTuple):
     seconds: float
 
     def files(self, state: SessionState, types: Sequence[ArrayType]) -> ArrayFiles:
-        return ArrayFiles(self.folder, str(state.limits.persist), self.names, tuple(types), self.seconds)
+        return ArrayFiles(
+            self.folder, str(state.limits.persist), self.names, tuple(types), self.seconds, lambda: state.over
+        )
 
 
 def _asked(state: SessionState, bodies: list[Any]) -> _Asked:

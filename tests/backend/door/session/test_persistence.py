@@ -164,4 +164,4 @@ def test_an_array_that_is_not_what_was_said_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_door_without_a_folder_says_how_to_get_one() -> None:
-    assert "--persist FOLDER" in refusal(rig_of(None), write(asked("/tmp")))
+    assert "start it with --persist FOLDER" in refusal(rig_of(None), write(asked("/tmp")))

@@ -185,20 +185,20 @@ class Recovery(ControllerModule):
     def client_opened(self, session: ClientRecord, opening: Open, why: str) -> None:
         """`why`: why this controller gave up the client; "" if that comes from an earlier start."""
         freed, cut_short = (_apart(why, "freed"), _apart(why, "cut short")) if why else (LOST, CUT_SHORT)
-        lost: list[int] = []
+        lost: dict[int, Blame] = {}
         spoilt = set(opening.spoilt)  # its host may still have what a run that failed has made
         owned = self._owned.get(opening.client, {})
         for name in sorted(opening.held, key=lambda name: name in owned and bool(owned[name][0].shards)):
             named = session.enter(BufferName(session, name))
             if name in spoilt or not any(self._give(named, claim) for claim in owned.get(name, ())):
-                named.spoil(SPOILT if name in spoilt and name in owned else freed)
-                lost.append(name)
-        lost.sort()
+                lost[name] = SPOILT if name in spoilt and name in owned else freed
+                named.spoil(lost[name])
         found = tuple(name for name in opening.held if name not in lost)
         if found:  # it may not have heard that they are ready
             self._outbox.note(session.peer, ContentsReady(found))
-        if lost:
-            self._outbox.note(session.peer, ContentsReady(tuple(lost), freed))
+        for blame in (freed, SPOILT):
+            if names := sorted(name for name, each in lost.items() if each is blame):
+                self._outbox.note(session.peer, ContentsReady(tuple(names), blame))
         for run in opening.open_runs:
             session.ran(run)
             self._outbox.note(session.peer, Ended(run, cut_short))

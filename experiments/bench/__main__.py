@@ -16,6 +16,7 @@ PACKAGES = {  # each benchmark's module has its name
     "real": {
         "real": "fig 5 on CPU devices: steps a second against multi-controller JAX",
         "order": "why gangs need one order: collectives without it, and 10,000 gangs of 4 clients with it",
+        "elastic": "a client moves to other devices, is suspended and resumed: against copying its arrays",
         "transfers": "an array from host to host and back, against a raw socket",
     },
     "simulator": {"simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model"},

@@ -36,7 +36,8 @@ class Deployed:
         self.children = Children(folder)
         self.agents: list[Child] = []
         self._words: list[list[str]] = []  # of their command lines
-        self._options = ["--hosts", str(hosts), "--with-parent", "--lease", "60", *options]
+        shape = [] if "--cluster" in options else ["--hosts", str(hosts)]
+        self._options = [*shape, "--with-parent", "--lease", "60", *options]
         self.address = "127.0.0.1:0"
         self.controller_again()
 

@@ -69,7 +69,10 @@ class _Zarray(msgspec.Struct):
 # --- written ------------------------------------------------------------------------------------------------------
 
 
-def write(folder: Path, nonce: str, entries: Sequence[ArrayEntry], pieces: Iterable[Piece], *, host: int) -> None:
+def write(
+    folder: Path, nonce: str, entries: Sequence[ArrayEntry], pieces: Iterable[Piece], *, host: int,
+    threads: int = files.WRITERS,
+) -> None:  # fmt: skip
     """Writes pieces, and blocks until they are on disk. `host`: a number that no other host has. Raises
     CheckpointError, or Discarded if the folder was removed meanwhile."""
     files.crc32c()
@@ -86,7 +89,9 @@ def write(folder: Path, nonce: str, entries: Sequence[ArrayEntry], pieces: Itera
     except OSError as error:
         raise CheckpointError(f"checkpoint {folder}: {error.strerror}") from None
     told = _sums_file(nonce, host)
-    write_files(folder, lambda: {told: msgspec.json.encode(sums)}, map(_layout_of, entries), pieces, write_chunk)
+    write_files(
+        folder, lambda: {told: msgspec.json.encode(sums)}, map(_layout_of, entries), pieces, write_chunk, threads
+    )
 
 
 def while_wanted(pieces: Iterable[Piece], over: Callable[[], bool], seconds: float) -> Iterator[Piece]:

@@ -3,8 +3,9 @@
 Two agents have a CPU device each. A client has arrays on one of them. It moves to the other: the baseline is `sw.put`
 of the same arrays on a slice of the other device. It is suspended and resumed: the baseline is numpy's copy of as many
 bytes in one thread, or, where host memory has no room, numpy's write to a file and read of it. `first call` is from the
-end of that until the client's next call has ended, less what the same call took before. Then the same move in the simulator: 512 of 2048
-TPUs, against the same `sw.put` there; and how long a client of a higher priority waits for those of a lower one.
+end of that until the client's next call has ended, less what the same call took before. Then the same move in the
+simulator: 512 of 2048 TPUs, against the same `sw.put` there; and how long a client of a higher priority waits for those
+of a lower one.
 """
 
 from __future__ import annotations
@@ -107,11 +108,8 @@ def _of(session: Any, size: int, times: int, ways: Sequence[str], file: Path | N
         yield Row(what + to, size, *map(statistics.median, (seconds_of, copy[what], first[what])))
 
 
-def _copied(content: np.ndarray[Any, Any], file: Path | None) -> None:
-    if file is None:
-        content.copy()
-    else:
-        content.tofile(file)
+def _copied(content: np.ndarray[Any, Any], file: Path | None) -> object:
+    return content.copy() if file is None else content.tofile(file)
 
 
 def simulated(devices: int = DEVICES, each: int = EACH) -> Row:

@@ -85,7 +85,7 @@ def _of(session: Any, size: int, times: int, ways: Sequence[str], file: Path | N
 
     copies: dict[str, Callable[[], object]] = {
         "move": lambda: sw.block_until_ready(sw.put(mine, devices=b)),
-        "suspend": lambda: [_copied(content, file) for _ in mine],
+        "suspend": lambda: list(map(_copied, [content] * ARRAYS, [file] * ARRAYS)),
         "resume": lambda: [content.copy() if file is None else np.fromfile(file, np.uint8) for _ in mine],
     }
     copy = {what: [timed(copies[what]) for _ in range(times)] for what in ways}
@@ -108,8 +108,11 @@ def _of(session: Any, size: int, times: int, ways: Sequence[str], file: Path | N
         yield Row(what + to, size, *map(statistics.median, (seconds_of, copy[what], first[what])))
 
 
-def _copied(content: np.ndarray[Any, Any], file: Path | None) -> object:
-    return content.copy() if file is None else content.tofile(file)
+def _copied(content: np.ndarray[Any, Any], file: Path | None) -> None:
+    if file is None:
+        content.copy()
+    else:
+        content.tofile(file)
 
 
 def simulated(devices: int = DEVICES, each: int = EACH) -> Row:

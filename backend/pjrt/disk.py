@@ -16,6 +16,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -39,7 +40,7 @@ class SpillFolder:
     """`below`: the folder in which its own is made; None: the usual one. `later`: does something in another thread."""
 
     def __init__(self, below: Path | None, later: Callable[[Callable[[], None]], None]) -> None:
-        self.below = below or Path(USUAL if os.access(USUAL, os.W_OK) else tempfile.gettempdir())
+        self.below = below or Path(USUAL if os.access(USUAL, os.W_OK) else os.environ.get("TMPDIR", "/tmp"))
         self._later, self._numbers = later, count()
         self._own: Path | None = None
         self._mark: leftovers.Mark | None = None
@@ -66,9 +67,10 @@ class SpillFolder:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.below))
         self._mark, self._own = leftovers.Mark(folder), folder
         for other in self.below.glob(f"{PREFIX}*"):
-            ours = other != folder and not other.is_symlink() and other.lstat().st_uid == os.geteuid()
-            if ours and not leftovers.alive(other, self._mark.now):
-                shutil.rmtree(other, ignore_errors=True)
+            with suppress(OSError):  # another agent removes it at the same time
+                ours = other != folder and not other.is_symlink() and other.lstat().st_uid == os.geteuid()
+                if ours and not leftovers.alive(other, self._mark.now):
+                    shutil.rmtree(other, ignore_errors=True)
         return folder
 
     def close(self) -> None:
@@ -104,5 +106,7 @@ def why(folder: Path, error: OSError | CheckpointError) -> str:
 
 
 def _remove(folder: Path, names: Iterable[str]) -> None:
+    """A host goes on if its disk can only be read any more."""
     for name in names:
-        (folder / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            (folder / name).unlink()

@@ -105,6 +105,19 @@ def test_what_a_process_that_was_killed_has_left_is_removed_and_what_a_living_on
     shutil.rmtree(living)
 
 
+def test_an_agent_that_starts_makes_room_on_the_disk_though_it_may_never_send_anything_there(tmp_path: Path) -> None:
+    dead, living = (tmp_path / f"{PREFIX}{name}" for name in ("dead", "living"))
+    for folder in (dead, living):
+        folder.mkdir()
+    leftovers.Mark(dead)
+    mark = leftovers.Mark(living)
+    rig = Rig(DEVICES, join=False, spill=tmp_path)
+    rig.devices._copying.ask(lambda: None)
+    rig.close()
+    del mark
+    assert [*tmp_path.iterdir()] == [living]
+
+
 def test_files_that_cannot_be_removed_do_not_end_the_host(rig: Rig) -> None:
     """As on a disk that has had an error, and can only be read since."""
     x = rig.literal(layout(ROWS), ARRAY)

@@ -311,7 +311,9 @@ class Sink:
     def shards(self) -> list[dict[Index, Array]]:
         """The distinct shards of each buffer, when all has come. Raises Overflow if too many rows came."""
         if self.missing:
-            raise ContentsMismatch(f"transfer {self._transfer} ended, but {self.missing} bytes are missing")
+            raise ContentsMismatch(
+                f"transfer {self._transfer} ended, but {self.missing} bytes are missing: the log of its sender says why"
+            )
         if not self.sparse:
             return self._shelves
         return [{index: self._gather(index) for index in self._here(self.layouts[0])}]

@@ -1,7 +1,7 @@
 """Arrays that core has sent to this host's disk, because its memory has no room for them.
 
 They are this process's, and nobody else reads them: a folder of its own, and a file for each shard, written and checked
-like the chunks of a checkpoint (CRC-32C). A process that is killed leaves its folder; the next one removes it.
+like the chunks of a checkpoint (CRC-32C). A process that is killed leaves its folder; the next that starts removes it.
 
     SpillFolder     writes; its folder is made when the first array comes
     DiskShards      the shards of one array, read when they are asked for; the files go when nobody has it any more
@@ -14,8 +14,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -39,7 +41,7 @@ class SpillFolder:
     """`below`: the folder in which its own is made; None: the usual one. `later`: does something in another thread."""
 
     def __init__(self, below: Path | None, later: Callable[[Callable[[], None]], None]) -> None:
-        self.below = below or Path(USUAL if os.access(USUAL, os.W_OK) else tempfile.gettempdir())
+        self.below = below or Path(USUAL if os.access(USUAL, os.W_OK) else os.environ.get("TMPDIR", "/tmp"))
         self._later, self._numbers = later, count()
         self._own: Path | None = None
         self._mark: leftovers.Mark | None = None
@@ -65,11 +67,16 @@ class SpillFolder:
         self.below.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.below))
         self._mark, self._own = leftovers.Mark(folder), folder
-        for other in self.below.glob(f"{PREFIX}*"):
-            ours = other != folder and not other.is_symlink() and other.lstat().st_uid == os.geteuid()
-            if ours and not leftovers.alive(other, self._mark.now):
-                shutil.rmtree(other, ignore_errors=True)
+        self.tidy()
         return folder
+
+    def tidy(self) -> None:
+        """Removes what processes that were killed have left. Others may do so at the same time."""
+        for other in self.below.glob(f"{PREFIX}*"):
+            with suppress(OSError):
+                ours = not other.is_symlink() and other.lstat().st_uid == os.geteuid()
+                if ours and not leftovers.alive(other, time.time()):
+                    shutil.rmtree(other, ignore_errors=True)
 
     def close(self) -> None:
         if self._own is not None:
@@ -104,5 +111,7 @@ def why(folder: Path, error: OSError | CheckpointError) -> str:
 
 
 def _remove(folder: Path, names: Iterable[str]) -> None:
+    """A host goes on if its disk can only be read any more."""
     for name in names:
-        (folder / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            (folder / name).unlink()

@@ -62,6 +62,7 @@ class PjrtDevices:
         self._line = WorkerThread("enqueue", self._fail)
         self._compiling, self._copying = CompileThreads(self._fail), WorkerThread("copy", self._fail)
         self._store, self._disk = Store(self._world, self._line), SpillFolder(spill, self._copying.do)
+        self._copying.do(self._disk.tidy)
         self.ask: Callable[[str, bytes, Callable[[bytes], None]], None] = _unanswered
         asks: Callable[[str], AskClient] = lambda key: lambda body, came: self.ask(key, body, came)  # noqa: E731
         self._codes = Codes(self._world, self._say, self._about.memory, cache, asks, patience)

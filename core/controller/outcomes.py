@@ -247,8 +247,10 @@ class Outcomes(ControllerModule):
         named.ready = False
         if buffer in self._state.asleep:
             self._state.lost_asleep.setdefault(named.session.number, []).append(named.name)
-            text = f"{blame.cause}; this array was in its memory, for its slice is suspended"
-            blame = msgspec.structs.replace(blame, cause=text)
+            if blame.code in ("host-lost", "host-left"):
+                where = "on its disk" if self._buffers[buffer].on_disk else "in its memory"
+                text = f"{blame.cause}; this array was {where}, for its slice is suspended"
+                blame = msgspec.structs.replace(blame, cause=text)
         names = [each for each in (named, *named.others) if not each.released and each.blame is None]
         for each in names:
             self._outbox.note(each.session.peer, ContentsReady((each.name,), blame))

@@ -224,10 +224,9 @@ class Recovery(ControllerModule):
             self._refs.adopt(part.taken, part.buffer, part.layout, nbytes, key, shards)
             if part.spilled and part.shards:
                 self._refs.fold(self._buffers[part.buffer])
-            elif part.mixed:
-                self._mixed.append(part.buffer)
             elif part.spilled:
-                self._spill.found_spilled(self._buffers[part.buffer], part.on_disk)
+                self._spill.found_spilled(self._buffers[part.buffer], part.on_disk, part.mixed)
+                self._mixed += [part.buffer] if part.mixed else []
         for part in fresh:  # each was held until all were there
             self._refs.dropped(part.buffer)
         return bool(parts)

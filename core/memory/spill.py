@@ -164,15 +164,19 @@ class Spill:
             raise Illegal(f"buffer {buffer.id} is in use, or not on the devices")
         buffer.turn("spill")
         buffer.copying = buffer.on_host = True
-        buffer.on_disk = self.room(buffer) is self.disk
+        buffer.on_disk = buffer.on_disk or self.room(buffer) is self.disk
         self._spilling[buffer.id] = buffer
         self._count(buffer, buffer.nbytes)
 
-    def found_spilled(self, buffer: Buffer, on_disk: bool) -> None:
-        """Enter a buffer that a restarted controller has found spilled on its hosts."""
+    def found_spilled(self, buffer: Buffer, on_disk: bool, mixed: bool) -> None:
+        """Enter a buffer that a restarted controller has found spilled on its hosts. `mixed`: only on some, and it is
+        about to go to the same place on all."""
+        buffer.on_disk = on_disk
+        if mixed:
+            return
         buffer.turn("spill")
         buffer.turn("copied")
-        buffer.on_device, buffer.on_host, buffer.on_disk = False, True, on_disk
+        buffer.on_device, buffer.on_host = False, True
         self._count(buffer, buffer.nbytes)
 
     def spilled(self, buffer: Buffer) -> None:
@@ -219,8 +223,8 @@ class Spill:
 
     def _free_host(self, buffer: Buffer) -> None:
         if buffer.on_host:
-            buffer.on_host = False
             self._count(buffer, -buffer.nbytes)
+            buffer.on_host = buffer.on_disk = False
 
     def _count(self, buffer: Buffer, nbytes: int) -> None:
         """So many bytes for each of its devices are on its hosts from now on."""

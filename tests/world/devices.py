@@ -118,6 +118,7 @@ class Fabric:
         self.broken: dict[int, int] = {}  # island -> the epoch in which its hosts' connections broke
         self.copy_time = 1_000
         self.disk_fails = 0  # the disk of each second host fails from this write on; 0: never
+        self.disk_gives_back = True  # else what is on disks is damaged
         self.failures: dict[tuple[int, str], str] = {}  # (host, gang's name) -> "launch" or "run": once
         self.finished = 0
         # gangs that wait until all hosts know that the one before has ended
@@ -442,7 +443,10 @@ class Fabric:
             mine.off.pop(buffer.number, None)
         if self.observe:
             self.observe(o.BufferUnused(mine.host, buffer.number, f"{word} {seq}"))
-        self.tell(mine.host, Copied(seq, None, no_disk))
+        blame = None
+        if disk and word == "restore" and not self.disk_gives_back:
+            blame, buffer.digest = Blame("lost", "its file is damaged"), contents.SPOILT
+        self.tell(mine.host, Copied(seq, blame, no_disk))
 
     def _fit_off(self, mine: HostDevices) -> None:
         """What has left the devices fits where it is. A disk that fails leaves it in memory, bounded or not."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
 
 from backend.checkpoint import leftovers
-from backend.pjrt.disk import PREFIX, LostOnDisk
+from backend.pjrt import disk
+from backend.pjrt.disk import PREFIX, LostOnDisk, SpillFolder
+from core.model import Index
 from core.protocol import effects as e
 
-from .pjrt_rig import Rig
+from .pjrt_rig import Rig, value
 from .pjrt_stage import ARRAY, DEVICES, ROWS, layout
 
 
@@ -97,3 +103,84 @@ def test_what_a_process_that_was_killed_has_left_is_removed_and_what_a_living_on
     assert not dead.exists()
     assert (living / "0").exists()
     shutil.rmtree(living)
+
+
+def test_an_agent_that_starts_makes_room_on_the_disk_though_it_may_never_send_anything_there(tmp_path: Path) -> None:
+    dead, living = (tmp_path / f"{PREFIX}{name}" for name in ("dead", "living"))
+    for folder in (dead, living):
+        folder.mkdir()
+    leftovers.Mark(dead)
+    mark = leftovers.Mark(living)
+    rig = Rig(DEVICES, join=False, spill=tmp_path)
+    rig.devices._copying.ask(lambda: None)
+    rig.close()
+    del mark
+    assert [*tmp_path.iterdir()] == [living]
+
+
+def test_files_that_cannot_be_removed_do_not_end_the_host(rig: Rig) -> None:
+    """As on a disk that has had an error, and can only be read since."""
+    x = rig.literal(layout(ROWS), ARRAY)
+    files = spilled(rig, x, 920)
+    files[0].unlink()
+    files[0].mkdir()
+    rig.devices.free(x, 1)
+    rig.settle()
+    rig.devices._copying.ask(lambda: None)
+    assert not [said for said in (*rig.seen, *rig.events.queue) if isinstance(said, BaseException)]
+    assert [each for each in files if each.exists()] == files[:1], "the others are gone"
+
+
+def test_agents_that_remove_the_same_leftovers_all_have_a_folder(tmp_path: Path) -> None:
+    for number in range(300):
+        left = tmp_path / f"{PREFIX}{number}"
+        left.mkdir()
+        os.utime(left, (0, 0))
+    shards: dict[Index, np.ndarray] = {(0,): np.arange(3)}
+    folders = [SpillFolder(tmp_path, lambda work: work()) for _ in range(4)]
+    begin = Barrier(len(folders))
+
+    def write(folder: SpillFolder) -> list[int]:
+        begin.wait()
+        return list(folder.write(shards, "int64")[0,])
+
+    with ThreadPoolExecutor(len(folders)) as pool:
+        assert list(pool.map(write, folders)) == [[0, 1, 2]] * len(folders)
+    for folder in folders:
+        folder.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_machine_on_which_no_folder_can_be_written_to_has_a_host_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its root is read-only, say. Whether arrays are ever to go to disk is not known when it starts."""
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(disk, "USUAL", str(tmp_path / "none"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "file"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", list)
+    folder = SpillFolder(None, lambda work: work())
+    with pytest.raises(OSError, match=r"exists|directory"):
+        folder.write({(0,): np.arange(3)}, "int64")
+
+
+EVERY_KIND = {
+    "no dimension": np.float32(2.5), "no element": np.zeros((0, 4), np.float32), "bfloat16": ARRAY.astype("bfloat16"),
+    "bool": ARRAY > 3, "eight bytes": ARRAY.astype(np.int64), "key": np.uint64(7), "keys": ARRAY.astype(np.uint64),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_arrays_of_every_kind_come_back_from_disk_as_they_were(rig: Rig, kind: str) -> None:
+    array = np.asarray(EVERY_KIND[kind])
+    dims = ("x", "y") if array.shape == ARRAY.shape else ()
+    here = layout(value(array.shape, dims, "key<fry>" if "key" in kind else array.dtype.name))
+    x = rig.received(here, array)
+    rig.settle()
+    spilled(rig, x, 922)
+    np.testing.assert_array_equal(rig.array(x, here), array)
+    rig.devices.restore(e.RestoreBuffer(923, x, (), from_disk=True))
+    assert rig.wait(e.Copied, seq=923) == e.Copied(923)
+    np.testing.assert_array_equal(rig.array(x, here), array)
+    rig.devices.free(x, 1)

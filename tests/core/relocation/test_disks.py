@@ -9,7 +9,7 @@ from core.model.topology import Cluster, Island
 from tests.core.views.rig import Arrays
 from tests.world.script import Handle
 from tests.world.test_world import drain
-from tests.world.timing import S
+from tests.world.timing import MS, S
 from tests.world.world import World
 
 from .test_moves import on_the_way, operate, right, used, where
@@ -82,6 +82,51 @@ def test_other_devices_get_what_is_on_disk() -> None:
     assert where(made, kept[0]) == [4, 5, 6, 7]
     right(made, a, *kept)
     drain(made)
+
+
+@pytest.mark.parametrize("heard", [0, 1])
+def test_what_only_one_host_had_sent_to_disk_before_a_restart_goes_there_on_the_other_too(heard: int) -> None:
+    """There is room in memory by then: but one of them has it on disk, where it counts."""
+    made, a, (gone, kept) = begun(ARRAY, ARRAY, arrays=2)
+    made.cut("controller", f"host {1 - heard}")
+    a.a.relocate("suspend")
+    made.run_for(3 * MS)
+    assert [[*made.fabric.hosts[host].off.values()] for host in (heard, 1 - heard)] == [["memory", "disk"], []]
+    made.crash_controller()
+    a.a.release(gone)
+    made.mend("controller", f"host {1 - heard}")
+    made.restart_controller()
+    made.run_for(2 * S)
+    assert [[*made.fabric.hosts[host].off.values()] for host in (0, 1)] == [["disk"]] * 2
+    assert on_disk(made) == [True]
+    assert made.machine.spill.disk.counters() == [(((0, 2),), ARRAY)]
+    a.a.relocate("resume")
+    right(made, a, kept)
+    drain(made)
+
+
+def test_what_a_disk_does_not_give_back_is_lost_by_name_and_says_why_and_the_rest_comes_back() -> None:
+    made, a, (first, *others) = begun(2 * ARRAY, ARRAY)
+    a.a.relocate("suspend")
+    assert made.run()
+    made.fabric.disk_gives_back = False
+    a.a.relocate("resume")
+    assert made.run()
+    assert on_the_way(made) == []
+    lost = [each for each in (first, *others) if each.blame]
+    assert [str(each.blame) for each in lost] == ["[lost] its file is damaged (host 0)"]
+    right(made, a, *[each for each in (first, *others) if each not in lost])
+    drain(made)
+
+
+@pytest.mark.parametrize(("memory", "where"), [(2 * ARRAY, "in its memory"), (ARRAY, "on its disk")])
+def test_a_host_that_is_lost_takes_what_was_in_its_memory_or_on_its_disk_with_it(memory: int, where: str) -> None:
+    made, a, (_, later) = begun(memory, ARRAY, arrays=2)
+    a.a.relocate("suspend")
+    assert made.run()
+    made.crash_host(1)
+    made.run_for(20 * S)
+    assert str(later.blame).endswith(f"this array was {where}, for its slice is suspended (host 1)")
 
 
 def test_a_host_that_cannot_write_keeps_what_it_was_sent_in_memory_and_is_sent_no_more_until_it_starts_again() -> None:

@@ -151,9 +151,11 @@ class ClientState:
 
     def give_up(self, first: int, why: str, count: int = 1) -> None:
         whole = self.buffers.get(first)
+        found: list[tuple[int, HeldBuffers | None]] = [(first, whole)]
+        if whole is None or whole.count != count:
+            found = list(self.buffers.parts(first, count))
         spoilt: list[range] = []
-        parts = [(first, whole)] if whole is not None and whole.count == count else list(self.buffers.parts(first, count))
-        for name, record in parts:
+        for name, record in found:
             self.buffers.drop(name)
             if record is not None and record.state in SPOILT:
                 spoilt.append(range(name, name + record.count))

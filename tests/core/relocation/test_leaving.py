@@ -86,7 +86,7 @@ def test_a_host_that_says_so_twice_has_no_more_time() -> None:
     assert made.run_until(lambda: not made.hosts[0].alive)
 
 
-# --- and an operator ---------------------------------------------------------------------------------------------------
+# --- and an operator -------------------------------------------------------------------------------------------------
 
 
 def leaving() -> tuple[World, Arrays]:

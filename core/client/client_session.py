@@ -59,7 +59,7 @@ class ClientSession:
             held = state.held_before(gathered, self._calls.told_programs())
             opening = msgspec.structs.replace(
                 opening, client=state.number, held=held, open_runs=open_runs, start=state.start,
-                spoilt=tuple([name for name in held if state.state_of(name) in ("failed", "spoilt")]),
+                spoilt=state.spoilt_before(held),
             )  # fmt: skip
         self._out.append(p.Send(TO_CONTROLLER, opening))
         if again:

@@ -6,7 +6,7 @@ knows what the user calls it. Neighbours: all modules of this package read and w
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 
 import msgspec
 
@@ -30,6 +30,7 @@ BUFFER: dict[tuple[str, str], str] = {
     ("spoilt", "failed"): "spoilt",
     ("spoilt", "spoilt"): "spoilt",
 }
+SPOILT = ("failed", "spoilt")  # states of BUFFER without contents
 REMEMBERED = 1024  # buffers that are gone, and runs that were submitted again, of which is kept what became of them
 
 
@@ -89,8 +90,8 @@ class ClientState:
         self.runs: dict[int, tuple[int | Range, ...]] = {}
         self.cancelled: set[int] = set()  # of these
         self.buffers: RangeTable[HeldBuffers] = RangeTable()  # that the user holds
-        # buffer -> how many from it on, and why they are not there any more
-        self.gone: dict[int, tuple[int, str]] = {}
+        # buffer -> how many from it on, why they are not there any more, and which of them were without contents
+        self.gone: dict[int, tuple[int, str, Sequence[range]]] = {}
         self.requests: dict[tuple[str, int], None] = {}  # ("put", buffer), ("get", request): not answered yet
         self.released: dict[str, None] = {}  # slices that were released, and not used since
         self.elastic: dict[str, AskElastic] = {}  # that were asked for, by name, with what they are now
@@ -144,18 +145,21 @@ class ClientState:
     def _check_alone(self, buffer: int) -> None:
         if not 0 < buffer <= self.last_buffer:
             raise Illegal(f"buffer {buffer} was never named by this client; use what `submit` or `put` returned")
-        reasons = [why for first, (count, why) in self.gone.items() if first <= buffer < first + count]
+        reasons = [why for first, (count, why, _) in self.gone.items() if first <= buffer < first + count]
         why = reasons[-1] if reasons else "was released or donated long ago; keep it until its last use"
         raise Illegal(f"buffer {buffer} {why}")
 
     def give_up(self, first: int, why: str, count: int = 1) -> None:
         whole = self.buffers.get(first)
-        if whole is not None and whole.count == count:
-            self.buffers.drop(first)
-        else:
-            for name, _ in list(self.buffers.parts(first, count)):
-                self.buffers.drop(name)
-        self.gone[first] = count, why
+        found: list[tuple[int, HeldBuffers | None]] = [(first, whole)]
+        if whole is None or whole.count != count:
+            found = list(self.buffers.parts(first, count))
+        spoilt: list[range] = []
+        for name, record in found:
+            self.buffers.drop(name)
+            if record is not None and record.state in SPOILT:
+                spoilt.append(range(name, name + record.count))
+        self.gone[first] = count, why, spoilt
         if len(self.gone) > REMEMBERED:
             del self.gone[next(iter(self.gone))]
 
@@ -190,3 +194,8 @@ class ClientState:
                 case _:
                     pass
         return tuple(sorted(held))
+
+    def spoilt_before(self, held: Iterable[int]) -> tuple[int, ...]:
+        """Those of these buffers that were without contents, also if they were given up since."""
+        given = {name for *_, spoilt in self.gone.values() for each in spoilt for name in each}
+        return tuple([name for name in held if name in given or self.state_of(name) in SPOILT])

@@ -33,8 +33,9 @@ class Drain(msgspec.Struct, eq=False):
     host: int
     since: int
     until: int = 0  # the deadline; 0: none
-    asked: str = ""  # why it asked to leave; "": an operator wants it, and it is not to come back
-    cordoned: bool = False  # in this case: it was before
+    asked: str = ""  # why it asked to leave; then it does, whatever an operator wants
+    ordered: bool = False  # an operator wants it, and it is not to come back
+    cordoned: bool = False  # an operator does: it still is when this is over
     waits: str = ""  # why it is not empty yet
     seen: tuple[int, int] = (-1, -1)  # what places and moves were like when it was looked at last
     tried: dict[tuple[int, str], int] = {}  # slices, and when they may be tried again
@@ -58,41 +59,66 @@ class Drains(ControllerModule):
 
     def cordon(self, host: int, on: bool, now: int) -> str:
         """Returns why not, or ""."""
-        if on == self._resources.is_cordoned(host):
+        if on == self.is_cordoned(host):
             return f"host {host} is {'' if on else 'not '}cordoned"
-        self._resources.cordon(host, on)
+        drain = self.under_way.get(host)
+        if drain is None:
+            self._resources.cordon(host, on)
+        else:
+            drain.cordoned = on
+            drain.ordered &= on
+            if not drain.asked:
+                self._end(drain)
         if not on:
-            if host in self.under_way:
-                self._end(self.under_way[host])
             self._state.drained.pop(host, None)
             self._runs.slices_bound(now)
         return ""
 
+    def is_cordoned(self, host: int) -> bool:
+        """As an operator wants it. One that is about to leave gets no new slices either."""
+        drain = self.under_way.get(host)
+        return self._resources.is_cordoned(host) if drain is None else drain.cordoned
+
     def drain(self, host: int, patience: int, now: int) -> str:
         """Returns why not, or "". `patience`: nanoseconds after which it leaves, whatever is left; 0: no matter how
         long."""
-        if not spans.contains(self._state.island_of_host(host).members, host):
+        if not self._is_here(host):
             return f"host {host} is not here"
-        self._resources.cordon(host, True)
-        drain = self.under_way.setdefault(host, Drain(host, now))
-        self._state.draining[host] = None
-        drain.until = now + patience if patience else 0
-        if patience:
-            self._watch.begin_for(("drained", host), now, patience, lambda at: None)  # `work` looks at the time
-        else:
-            self._watch.end(("drained", host))
+        drain = self._begin(host, now)
+        drain.ordered = drain.cordoned = True
+        self._limit(drain, now + patience if patience else 0, now)
         return ""
 
     def leaves(self, host: int, reason: str, patience: int, now: int) -> None:
         """It asked for that, and ends after so many nanoseconds at the latest."""
-        known, cordoned = self.under_way.get(host), self._resources.is_cordoned(host)
-        if known is not None and known.until:
-            patience = min(patience, max(1, known.until - now))
-        if not patience or self.drain(host, patience, now):
+        if patience <= 0 or not self._is_here(host):
             self._membership.leave(host, reason, now)
-        elif known is None:
-            drain = self.under_way[host]
-            drain.asked, drain.cordoned = reason or "it asked to leave", cordoned
+            return
+        drain = self._begin(host, now)
+        until = now + patience
+        self._limit(drain, min(until, drain.until or until), now)
+        drain.asked = drain.asked or reason or "it asked to leave"
+
+    def _is_here(self, host: int) -> bool:
+        return spans.contains(self._state.island_of_host(host).members, host)
+
+    def _begin(self, host: int, now: int) -> Drain:
+        if host not in self.under_way:
+            self.under_way[host] = Drain(host, now, cordoned=self._resources.is_cordoned(host))
+            self._state.draining[host] = None
+            self._resources.cordon(host, True)
+        return self.under_way[host]
+
+    def _limit(self, drain: Drain, until: int, now: int) -> None:
+        """A new deadline; a host that asked to leave has no more time than it had."""
+        if drain.asked:
+            until = min(until or drain.until, drain.until)
+        drain.until = until
+        if until:
+            length = max(0, until - now)
+            self._watch.begin_for(("drained", drain.host), now, length, lambda at: None)  # `work` looks at the time
+        else:
+            self._watch.end(("drained", drain.host))
 
     # --- forward -------------------------------------------------------------------------------------------------
 
@@ -122,19 +148,20 @@ class Drains(ControllerModule):
                 drain.waits = f"arrays of {self._state.client_text(left[0].client)}"
                 alone = next((buffer for buffer in left if not self._relocation.has(buffer)), None)
                 return alone is not None and self._adopt(drain, alone)
-        if drain.asked:
-            self._membership.leave(host, drain.asked, now)
-            return True
-        self._outbox.effect(LogLine(f"host {host} has drained" if not late else f"host {host} leaves: its time is up"))
-        self._state.drained[host] = None
-        self._membership.leave(host, "its time to drain was up" if late else "it was drained", now)
+        if drain.ordered:
+            self._state.drained[host] = None
+        if not drain.asked:
+            text = f"host {host} has drained" if not late else f"host {host} leaves: its time is up"
+            self._outbox.effect(LogLine(text))
+        why = drain.asked or ("its time to drain was up" if late else "it was drained")
+        self._membership.leave(host, why, now)
         return True
 
     def _end(self, drain: Drain) -> None:
         del self.under_way[drain.host], self._state.draining[drain.host]
         for what in ("drained", "drains on"):
             self._watch.end((what, drain.host))
-        if drain.asked and not drain.cordoned:
+        if not drain.cordoned:
             self._resources.cordon(drain.host, False)
         for key in drain.adopted:
             self._resources.release(*key)

@@ -164,7 +164,8 @@ class Relocation(ControllerModule):
 
     def unfold(self, session: ClientRecord, place: Place, arrays: set[int], now: int) -> None:
         """The same; views among these arrays are folded, and no slice that is suspended has them."""
-        each = self._begin(session, (f"(of views, {min(arrays)})",), place, now, "filling")
+        first = min(ident for ident in arrays if self._buffers[ident].layout.place == place)  # another's may share it
+        each = self._begin(session, (f"(of views, {first})",), place, now, "filling")
         each.detached, each.mine = True, arrays
         self._state.asleep.update(dict.fromkeys(arrays))
 

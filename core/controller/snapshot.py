@@ -117,7 +117,7 @@ def snapshot_of(
         ),
         tuple(dict.fromkeys((number, why) for (number, _), why in relocation.failed.items())),
         tuple(DrainView(each.host, each.waits, each.since, each.until) for each in drains.under_way.values()),
-        tuple(host for host in range(state.cluster.hosts) if resources.is_cordoned(host)),
+        tuple(host for host in range(state.cluster.hosts) if drains.is_cordoned(host)),
         tuple(state.drained), order.whole(),
     )  # fmt: skip
 

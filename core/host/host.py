@@ -51,6 +51,7 @@ class Host:
         self._stopped = False
         self._cut_off = False  # the link to the controller has ended, and another has not begun
         self._leaving: p.Leave | None = None  # once it is asked for
+        self._leaves_by = 0  # in this case: when its patience is over
         self._said: list[p.Command] = []  # by the parts, in this turn
         self._out: list[p.Command] = []  # for the driver
         self._events: dict[type, Callable[[Any, int], None]] = {
@@ -138,7 +139,8 @@ class Host:
             self._cut_off = False
             self._present()
             if self._leaving is not None:
-                self._said.append(p.Send((p.CONTROLLER,), self._leaving))
+                left = replace(self._leaving, patience=max(0, self._leaves_by - now))
+                self._said.append(p.Send((p.CONTROLLER,), left))
 
     def _present(self) -> None:
         """Say what is here. A new controller would never hear of what this does not name. So no more orders are taken
@@ -163,7 +165,7 @@ class Host:
         self._present()
 
     def _leave(self, event: p.LeaveRequested, now: int) -> None:
-        self._leaving = p.Leave(self.host, event.reason, event.patience)
+        self._leaving, self._leaves_by = p.Leave(self.host, event.reason, event.patience), now + event.patience
         self._said.append(p.Send((p.CONTROLLER,), self._leaving))
 
     def _wakeup(self, event: p.Wakeup, now: int) -> None:

@@ -68,6 +68,7 @@ class ElasticState:
         self.request = -1
         self.part: Slice | None = None  # the one that the user was told
         self.waits = False  # for the user to be told of another one
+        self.told = False  # the user was told that one waits, and leaves its loop's body, even if it is taken back
         self.over = False  # it was released, or refused
         self.wrong = ""  # why
 
@@ -89,7 +90,7 @@ class ElasticState:
         if isinstance(spec, SliceSpec):
             if self.part is None or self.part.name != spec.name:
                 self.part = Slice(spec, ("x",))
-            self.waits = False  # if more has come before this, it is in that
+            self.waits = self.told = False  # if more has come before this, it is in that
         return spec
 
 

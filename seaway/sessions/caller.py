@@ -422,7 +422,7 @@ class Caller:
     def _resizes(self, name: str, sized: ElasticState) -> Iterator[Slice]:
         sized.waits |= sized.part is not None  # a second loop begins with what it is
         while True:
-            self._wait(lambda: sized.waits or sized.over, f"devices for slice {name!r}")
+            self._wait(lambda: sized.waits or sized.told or sized.over, f"devices for slice {name!r}")
             if sized.wrong:
                 raise NotNow(f"session.resizes: {sized.wrong}")
             if sized.over or self._port.call(partial(sized.move_on, name)) is None:  # it was released
@@ -439,6 +439,7 @@ class Caller:
         if sized is None:
             raise NotNow(f"session.resized: this client has not asked for {home!r}: session.resizes(slice) does")
         self.poll()
+        sized.told = sized.waits
         return sized.waits
 
     def relocate(self, action: Literal["move", "suspend", "resume"], home: Slice | None, island: str = "") -> None:

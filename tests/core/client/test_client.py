@@ -388,7 +388,7 @@ def test_calls_that_had_not_left_are_not_reported_as_known_to_a_restarted_contro
     request = session.client.get(put, 0)
     messages = [e.message for e in session.hear(p.Connected(p.CONTROLLER)) if isinstance(e, p.Send)]
     assert messages[:3] == [
-        p.Open("me", 2, client=7, held=(kept, given, released), spoilt=(kept,)),
+        p.Open("me", 2, client=7, held=(kept, given, released), spoilt=(kept, given, released)),
         p.Register(1, program(donate=(0,))),
         p.Register(3, program(donate=(0,))),
     ]

@@ -34,6 +34,15 @@ def test_a_request_to_leave_is_repeated_to_the_next_controller() -> None:
     assert leave == Send((CONTROLLER,), Leave(0, "maintenance"))
 
 
+@pytest.mark.parametrize(("after", "left"), [(10_000, 20_000), (40_000, 0)])
+def test_the_next_controller_has_no_more_time_to_let_it_leave_than_is_left(after: int, left: int) -> None:
+    rig = Rig()
+    rig.hear(LeaveRequested("maintenance", 30_000), 5_000)
+    rig.hear(Disconnected(CONTROLLER), 6_000)
+    *_, leave = rig.hear(Connected(CONTROLLER), 5_000 + after)
+    assert leave == Send((CONTROLLER,), Leave(0, "maintenance", left))
+
+
 def test_between_its_join_and_the_next_seat_it_takes_no_orders() -> None:
     """A new controller would never hear of what an order of the old one makes here. A controller that knows of the
     order sends it again behind the seat."""

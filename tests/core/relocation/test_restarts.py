@@ -7,7 +7,7 @@ import pytest
 
 from core.model.place import line
 from core.schedule.policy import Priority
-from tests.core.views.rig import ROWS, WHOLE, Arrays, begun, world
+from tests.core.views.rig import PAIR, ROWS, WHOLE, Arrays, begun, one, world
 from tests.world.test_world import drain
 from tests.world.timing import MS, S
 
@@ -76,12 +76,29 @@ def test_views_come_back_though_the_next_start_is_not_told_that_anything_was_sus
     assert made.run()
     made.suspended.clear()
     made.restart_controller()
-    assert made.run_until(lambda: on_the_way(made) == ["filling"])
+    assert made.run_until(lambda: set(on_the_way(made)) == {"filling"})
     got = a.a.get(view)
     made.run_for(S)
     assert not on_the_way(made)
     assert used(made) == [8] * 4, "what no view needs comes when it is needed"
     assert got.right
+    right(made, a, view, part)
+    drain(made)
+
+
+def test_so_do_views_that_lie_elsewhere_and_share_an_array_with_another() -> None:
+    made, a = begun()
+    pairs = a.four()
+    view = a.joined(*pairs)
+    part = a.a.view(PAIR, one(0), (pairs[0], 0))
+    assert made.run()
+    a.a.relocate("suspend")
+    assert made.run()
+    made.suspended.clear()
+    made.restart_controller()
+    made.run_for(S)
+    assert not on_the_way(made)
+    assert not made.machine.state.asleep
     right(made, a, view, part)
     drain(made)
 

@@ -74,6 +74,22 @@ def test_a_program_that_does_not_move_on_to_more_keeps_nobody_waiting_and_goes_o
         assert next(parts) is not part
 
 
+def test_a_program_that_leaves_its_body_for_more_that_is_then_taken_back_goes_on_with_what_it_has() -> None:
+    with sw.simulate("B", **OPTIONS) as s:  # type: ignore[arg-type]
+        double = sw.jit(lambda x: x * 2, devices=wide)
+        double(np.float32(1)).block_until_ready()
+        parts = s.resizes(workers)
+        part = next(parts)
+        s.release(wide)
+        sw.sleep(0.03)
+        assert s.resized(workers)
+        double(np.float32(1)).block_until_ready()
+        assert next(parts) is part
+        assert not s.resized(workers)
+        s.release(wide)
+        assert next(parts) is not part
+
+
 ANOTHER = r"this session's slice 'workers' .* asks for .*: release it first, or give one of them another name"
 
 

@@ -8,7 +8,7 @@ nobody's, and freed at once; so no array goes while a view of it is left. What b
 freed once the grace is over.
 
 Until the islands have formed again, or the grace is over, clients' messages are kept and not answered. Then the
-controller takes them as if they had come now (`State.kept`). Hosts that no earlier start has had are not waited for.
+controller takes them as if they had come now (`State.kept`). Hosts that the last start did not have are not waited for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .watch import Watchdog
 
 # To a client that comes from before a restart:
 LOST = Blame("restart", "the controller was restarted, and not all hosts of this buffer still have it")
-SPOILT = Blame("lost", "what was to make it had failed before the controller was restarted")
+SPOILT = Blame("lost", "it was lost, or what was to make it had failed, before the controller was restarted")
 CUT_SHORT = Blame("restart", "the controller was restarted while this ran")
 # To one that this controller has given up itself:
 EACH_OTHER = "this client and the controller, which was not restarted, lost each other"
@@ -72,7 +72,7 @@ class Recovery(ControllerModule):
     _spill: Spill
     _watch: Watchdog
     under_way: bool = False
-    _had: Spans = spans.EMPTY  # hosts that have had work in this start or an earlier one, as far as is known
+    _had: Spans = spans.EMPTY  # hosts that may have something of this start or an earlier one
     _claims: dict[int, Claim] = {}  # by buffer
     # By client, and its name for the buffer; two while its arrays are being copied elsewhere
     _owned: dict[int, dict[int, list[Claim]]] = {}
@@ -150,6 +150,11 @@ class Recovery(ControllerModule):
             return
         self.under_way = False
         self._watch.end("recovery")
+        # What others have had is freed: the next start need not wait for them, nor for all, if this one knew of none.
+        here = spans.of([h for each in self._state.islands for h in (*spans.items(each.members), *each.coming)])
+        if here != self._had:
+            self._had = here
+            self._outbox.effect(HostsJoined(here))
         for claim in self._claims.values():
             for source in claim.sources:
                 if source in self._claims:

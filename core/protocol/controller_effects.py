@@ -128,14 +128,14 @@ class SuspensionsKnown(Event, frozen=True):
 
 
 class HostsJoined(Command, frozen=True):
-    """These hosts have had work in this start or an earlier one: `HostsKnown` is to say it at a later start."""
+    """These hosts may have something of this start or an earlier one: `HostsKnown` is to say it at the next start."""
 
     hosts: Spans
 
 
 class HostsKnown(Event, frozen=True):
-    """Only these hosts have ever had work in an earlier start. This comes before any host; if it does not come, all may
-    have had some."""
+    """Only these hosts may have something of earlier starts. This comes before any host; if it does not come, all
+    may."""
 
     hosts: Spans
 

@@ -46,7 +46,7 @@ WEATHER = (
     "OldState",
 )  # fmt: skip
 ANY = {"host-lost", "host-left", "timeout", "restart", "client-lost", "user", "no-memory", "cancelled", "refused",
-       "device-lost", "protocol"}  # fmt: skip
+       "device-lost", "lost", "protocol"}  # fmt: skip
 
 
 class Result(msgspec.Struct):

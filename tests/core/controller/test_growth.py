@@ -153,6 +153,27 @@ def test_a_restarted_controller_does_not_wait_for_new_hosts_that_have_never_come
     drain(world)
 
 
+def test_a_start_that_was_not_told_which_hosts_there_were_waits_for_all_and_the_next_one_does_not() -> None:
+    world = World(WIDER, known=SMALL)
+    a = world.client("a")
+    kept = a.submit(there("make", 4, "i"), bytes(32)).results[0]
+    assert world.run()
+    world.grow(WIDER, come=-1)
+    world.run_for(S)
+    world.had.clear()  # the file could not be written
+    for slow in (True, False):
+        begins = world.now
+        world.restart_controller()
+        assert world.run_until(lambda: not world.machine.recovery.under_way)
+        assert (world.now - begins > 3 * S) == slow
+        world.run_for(S)
+    fetch = a.get(kept)
+    assert world.run()
+    assert fetch.right
+    world.return_host(2)
+    drain(world)
+
+
 def test_what_cannot_be_is_refused_and_changes_nothing() -> None:
     world = World(WIDER, known=SMALL)
     world.client("a")

@@ -96,7 +96,7 @@ def test_what_it_knows_to_be_spoilt_is_not_given_back_though_a_host_still_has_it
     held = tuple(p.Held(buffer, 3, name, layout, ready=True) for buffer, name in ((7, 11), (8, 12)))
     rig.say(HOST, p.Join(0, 0, held=held))
     told = told_on_return(rig, p.Open("ann", client=3, held=(11, 12), spoilt=(12,)))
-    spoilt = p.Blame("lost", "what was to make it had failed before the controller was restarted")
+    spoilt = p.Blame("lost", "it was lost, or what was to make it had failed, before the controller was restarted")
     assert [note for note in told if isinstance(note, p.ContentsReady)] == [
         p.ContentsReady((11,)), p.ContentsReady((12,), spoilt),
     ]  # fmt: skip

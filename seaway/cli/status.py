@@ -134,13 +134,14 @@ def table(found: dict[str, Any]) -> str:
 def _on_the_way(found: dict[str, Any]) -> list[str]:
     """Lines for hosts that are cordoned or drain, and for slices that are not at their place."""
     lines = []
-    for host in [host for island in found["islands"] for host in island["hosts"]]:
+    hosts = [host for island in found["islands"] for host in island["hosts"]]
+    for host in [host for host in hosts if host.get("cordoned") or host.get("drains")]:
         who, drains = f"host {host['host']} ({host['agent']})", host.get("drains")
         if drains:
             left = f"; leaves in {drains['left']:.0f} s" if drains["left"] is not None else ""
             waits = f": waits for {drains['waits']}" if drains["waits"] else ""
             lines.append(f"{who} drains, for {drains['seconds']:.0f} s{waits}{left}")
-        elif host.get("cordoned"):
+        else:
             lines.append(f"{who} has drained" if host["drained"] else f"{who} is cordoned")
     for each in found.get("moving", ()):
         waits = f": waits for {each['waits']}" if each["waits"] else ""

@@ -116,7 +116,7 @@ PICTURES: dict[str, Callable[[Any], Figure]] = {
     "plot_latency_cdf": lambda t: t.plot_latency_cdf(),
 }
 OTHERS = {  # `live`: tests/seaway/dashboard; `otel`: tests/seaway/telemetry
-    "perfetto", "live", "otel", "save", "load", "summary", "sample", "machines", "origin", "since", "span",
+    "perfetto", "live", "save", "load", "summary", "sample", "machines", "origin", "since", "span",
     "contended", "facts",
 }  # fmt: skip
 NO_ROWS = {"reservations"}  # no policy of these runs keeps devices free

@@ -25,8 +25,16 @@ from typing import TYPE_CHECKING
 from core.schedule import policy as _core
 from core.schedule.policy import (
     ENTRY_POINTS,
+    NEVER,
+    BestFit,
+    BestKind,
+    ClusterView,
     Deadline,
     Fifo,
+    FirstFit,
+    InTurn,
+    IslandUse,
+    Placement,
     Policy,
     Priority,
     Ready,
@@ -35,6 +43,7 @@ from core.schedule.policy import (
     RunningGang,
     Shortest,
     SliceUse,
+    Spread,
     Stride,
     Ticket,
 )
@@ -43,8 +52,16 @@ if TYPE_CHECKING:
     from .tools.policy_check import CheckedPolicy
 
 __all__ = [
+    "NEVER",
+    "BestFit",
+    "BestKind",
+    "ClusterView",
     "Deadline",
     "Fifo",
+    "FirstFit",
+    "InTurn",
+    "IslandUse",
+    "Placement",
     "Policy",
     "Priority",
     "Ready",
@@ -53,6 +70,7 @@ __all__ = [
     "RunningGang",
     "Shortest",
     "SliceUse",
+    "Spread",
     "Stride",
     "Ticket",
     "check",

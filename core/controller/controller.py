@@ -75,7 +75,7 @@ class Controller:
         self.policy_news, self.accounts, self.meters = made.policy_news, made.accounts, made.meters
         self.relocation, self.drains, self.slice_calls = made.relocation, made.drains, made.slice_calls
         self.suspensions = made.suspensions
-        self.elastic, self.preemption = made.elastic, made.preemption
+        self.elastic, self.preemption, self.placements = made.elastic, made.preemption, made.placements
         self.reshape, self.standing = made.membership.reshape, made.membership.standing  # for a simulator
         self._agenda = self._make_agenda()
         self._begun = False
@@ -194,6 +194,7 @@ class Controller:
                     or (state.changing and self.membership.settle(now))
                     or ((relocation.under_way or relocation.resting or slice_calls.asked) and slice_calls.work(now))
                     or (self.elastic.all and self.elastic.work(now))
+                    or (self.placements.placement is not None and self.placements.work(now))
                     or ((self.resources.queue or self.preemption.away) and self.preemption.work(now))
                     or (self.drains.under_way and self.drains.work(now))
                 ):

@@ -54,6 +54,7 @@ class Elastic(ControllerModule):
     _runs: Runs
     _watch: Watchdog
     all: dict[Key, ElasticRecord] = {}
+    automatic: bool = True  # False: the policy says how large they are, while their devices are there
     _seen: int = -1  # `Resources.version` when all were looked at last
     _due: int = 0  # when to look again, though nothing has changed; 0: never
 
@@ -203,10 +204,32 @@ class Elastic(ControllerModule):
             name += "+"
         return replace(each.spec, name=name, devices=size)
 
+    # --- a policy says so ----------------------------------------------------------------------------------------
+
+    def sizes_of(self, key: Key) -> tuple[int, ...]:
+        """Those that the slice may have; none if it has one size."""
+        return next((each.sizes for each in self._of(key)), ())
+
+    def resize(self, session: int, name: str, size: int, now: int) -> bool:
+        """False: there is no room, or it is not what its client has moved to."""
+        for each in self._of((session, name)):
+            current = self._current(each)
+            if current is None or not current.place or len(each.slices) > 1 or current.held or not each.told:
+                return False
+            place = self._place(each, current, size) if size in each.sizes and size != current.spec.devices else None
+            why = "the policy says so"
+            return place is not None and self._become(each, (size, place), why) and self._tell(each, why, now)
+        return False
+
+    def _of(self, key: Key) -> list[ElasticRecord]:
+        return [each for each in self.all.values() if each.session.number == key[0] and key[1] in each.slices]
+
     # --- sizes ---------------------------------------------------------------------------------------------------
 
     def _larger(self, each: ElasticRecord, current: Binding) -> tuple[int, Place] | None:
         """Not while others wait for devices that it could have."""
+        if not self.automatic:
+            return None
         larger = each.sizes[bisect_left(each.sizes, current.spec.devices + 1) :]
         for b in self._resources.waiting() if larger else ():
             if b.claim and self._resources.bars(b, current):

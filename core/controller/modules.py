@@ -32,6 +32,7 @@ from .membership import Membership
 from .meters import Meters
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
+from .placements import Placements
 from .policy_news import PolicyNews
 from .preemption import Preemption
 from .puts import Puts
@@ -93,6 +94,7 @@ class Modules:
         self.arrays = self._make(SliceArrays)
         self.relocation = self._make(Relocation)
         self.elastic = self._make(Elastic)
+        self.placements = self._make(Placements)
         self.preemption = self._make(Preemption)
         self.drains = self._make(Drains)
         self.slice_calls = self._make(SliceCalls)

@@ -9,18 +9,18 @@ waiting by that is reported. One that has been away for `Config.preempt_longest`
 starves.
 
 Neighbours: `Resources` knows who waits and where there would be room; `relocation` moves, suspends and resumes. The
-functions that matter: `rank`, `work`, `_take`, `_give_back`.
+functions that matter: `work`, `_take`, `_give_back`.
 """
 
 from __future__ import annotations
 
-from ..model import SliceSpec, Spans, device_spans, spans
+from ..model import Spans, device_spans, spans
 from ..protocol import LogLine
-from ..schedule.policy import SliceUse
 from ..slices import FIRST, Binding, Key, Resources
 from .elastic import Elastic
 from .on_the_way import OnTheWay
 from .outbox import TurnOutbox
+from .placements import Placements
 from .relocation import Relocation
 from .state import ControllerModule, State
 from .watch import Watchdog
@@ -30,6 +30,7 @@ class Preemption(ControllerModule):
     _state: State
     _elastic: Elastic
     _outbox: TurnOutbox
+    _placements: Placements
     _relocation: Relocation
     _resources: Resources
     _watch: Watchdog
@@ -38,15 +39,6 @@ class Preemption(ControllerModule):
     _reported: set[tuple[Key, Key]] = set()  # who was kept waiting, and by whom
     _due: int = 0  # when to look again, though nothing has changed; 0: never
     _seen: tuple[int, int, int] = (-1, -1, -1)  # what places and moves were like when it was looked at last
-
-    def __post_init__(self) -> None:
-        self._resources.rank = self.rank
-
-    def rank(self, session: int, spec: SliceSpec) -> int:
-        """Asked when a slice is bound first. The policies of all islands are of one kind."""
-        of = self._state.sessions[session]
-        use = SliceUse(of.share, spec.name, spec.devices, spec.exclusive, of.weight, of.priority)
-        return self._state.islands[0].scheduler.slice_rank(use)
 
     def work(self, now: int) -> bool:
         """True: a slice has begun to move, to rest, or to come back."""
@@ -59,7 +51,7 @@ class Preemption(ControllerModule):
         for binding in self._resources.waiting():
             if binding.session in self._relocation.resting:
                 continue
-            until = self._elastic.make_room(binding, now)
+            until = self._elastic.make_room(binding, now) if self._elastic.automatic else 0
             if until > now:
                 self._due = min(self._due or until, until)
             elif preempts:
@@ -168,7 +160,7 @@ class Preemption(ControllerModule):
             binding = self._resources.binding(*key)
             if binding is not None and binding.place:
                 self._kept.setdefault(key, now + self._state.config.preempt_keep)
-                self._resources.prefer(*key, self.rank(key[0], binding.spec))
+                self._resources.prefer(*key, self._placements.rank(key[0], binding.spec))
 
     def _waits(self, key: Key) -> bool:
         """It has no devices yet, and is to have some."""

@@ -5,7 +5,7 @@ Neighbours: `resources`, which decides.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -74,5 +74,50 @@ class Binding(msgspec.Struct, frozen=True):
         return self.rank, self.ticket
 
 
+class Bindings(dict[Key, Binding]):
+    """All of them, in order of tickets. It notes which take the place of others, and, if asked to, which have changed."""
+
+    def __init__(self) -> None:
+        self.notes = False
+        self.changed: dict[Key, None] = {}
+        self._beside: dict[Key, None] = {}
+
+    def __setitem__(self, key: Key, binding: Binding) -> None:
+        if self.notes:
+            self.changed[key] = None
+        if binding.beside:
+            self._beside[key] = None
+        super().__setitem__(key, binding)
+
+    def pop(self, key: Key, default: Any = None) -> Any:
+        if self.notes:
+            self.changed[key] = None
+        self._beside.pop(key, None)
+        return super().pop(key, default)
+
+    def beside(self) -> list[Binding]:
+        """Those that take, or took, the place of others; the oldest first."""
+        return [self[key] for key in sorted(self._beside, key=lambda key: self[key].ticket)]
+
+
 FIRST = -(1 << 62)  # the rank of what comes before all others
 LEFT = "(of arrays"  # begins the names of slices that stand for arrays of slices which were released
+UNDECIDED = "waits for the policy to start it"
+
+
+def answer(binding: Binding, reason: str) -> BoundSlice | MustWait:
+    """Where it is; or, as `reason` says, why it cannot be used."""
+    if binding.held:
+        return MustWait(binding.held)
+    return BoundSlice(binding.place) if binding.place else unbound(binding, reason)
+
+
+def unbound(binding: Binding, reason: str) -> MustWait:
+    """`reason`: why it, or a part of it, has no place."""
+    if binding.spec.absent == "fail" and binding.claim is None and binding.reason != UNDECIDED:
+        return MustWait(f"is down: it {reason}", fails=True)
+    return MustWait(reason)
+
+
+def reason_of_part(parent: Binding) -> str:
+    return f"is a part of slice {parent.spec.name!r}, which {parent.held or parent.reason}"

@@ -4,7 +4,8 @@ Slices share devices; a new slice takes the least loaded ones. An exclusive slic
 until it can. A slice that waits *claims* the place that is best for it. Later slices avoid that place if the two could
 not share it. A claim is kept as long as its devices work, so a slice waits only for slices that come before it. All
 is decided in the order of ranks, which the policy gives (`rank`), then of tickets, which slices get when they are first
-bound, so the same calls give the same places.
+bound, so the same calls give the same places. A policy that places slices itself decides in the stead of this
+(`decide`): then none claims anything, and each waits until it is started (`start`).
 A sub-slice (`subslices`) is bound, waits and moves with the slice that it is a part of.
 
 A slice may be *held*: what needs it waits, though it has devices. While its arrays are copied elsewhere it has both
@@ -17,30 +18,31 @@ No other module may remember a physical device: it must ask again after every re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator
 
 import msgspec
 
 from ..model import Cluster, Impossible, Place, SliceSpec, Spans, device_spans, spans
-from .bindings import Binding, BoundSlice, Moved, MustWait, Within
+from .bindings import UNDECIDED, Binding, BoundSlice, Moved, MustWait, Within, answer, reason_of_part, unbound
 from .inventory import Inventory
-from .placing import Free, choose
-from .refusal_texts import refuse, some, wish
+from .refusal_texts import refuse, wish
 from .refusals import Refusals
+from .search import PlaceSearch
 from .subslices import Key, SubSlices, part, refuse_part
+from .waiting_texts import blockers, missing
 
 
-class Resources:
+class Resources(PlaceSearch):
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+        super().__init__(cluster)
         self.refusals = Refusals()
         # is asked before a session has another slice; raises Impossible if it may not
         self.check: Callable[[int, SliceSpec], None] = lambda session, spec: None
         self.rank: Callable[[int, SliceSpec], int] = lambda session, spec: 0  # says how urgent a new slice is
+        # says which of the slices that wait are to `start` (`decided_by`); None: each that can, in order
+        self.decide: Callable[[], None] | None = None
+        self._started: list[Key] = []
         self.elastic: Container[Key] = ()  # names of slices of several sizes, which no other slice may have
-        self._inventories = [Inventory(island) for island in cluster.islands]
-        self._bindings: dict[Key, Binding] = {}  # in order of tickets
-        self.queue: dict[Key, None] = {}  # slices that wait, in the order in which they will be bound
         self._parts = SubSlices()
         self._tickets = 0
         self.version = 0  # grows when a slice is bound, moved or released
@@ -52,6 +54,16 @@ class Resources:
             inventory.grow(island)
         self._inventories += [Inventory(island) for island in cluster.islands[len(self._inventories) :]]
         self.version += 1
+
+    def decided_by(self, decide: Callable[[], None] | None) -> None:
+        self.decide, self._bindings.notes = decide, decide is not None
+        self.version += 1
+
+    def changed(self) -> list[Key]:
+        """Slices of which anything has changed since this was asked last."""
+        found = list(self._bindings.changed)
+        self._bindings.changed.clear()
+        return found
 
     # --- hosts and devices come and go ----------------------------------------------------------------------
 
@@ -106,7 +118,7 @@ class Resources:
             self._sort_waiting()
         else:
             self._refuse_another(session, spec, known.spec)
-        return _answer(known, known.reason)
+        return answer(known, known.reason)
 
     def _bind_part(self, session: int, spec: SliceSpec) -> BoundSlice | MustWait:
         known = self._parts.get(session, spec.name)
@@ -125,7 +137,7 @@ class Resources:
     def _part_of(parent: Binding, spec: SliceSpec) -> BoundSlice | MustWait:
         if parent.place and not parent.held:
             return BoundSlice(part(parent.place, spec.picks))
-        return _answer(parent, _reason_of_part(parent))
+        return answer(parent, reason_of_part(parent))
 
     def _refuse_another(self, session: int, spec: SliceSpec, known: SliceSpec | None) -> None:
         """Raise Impossible if the session has another slice of this name."""
@@ -148,7 +160,9 @@ class Resources:
     def lacks_hosts(self, session: int, name: str) -> bool:
         """Whether this slice waits because too few hosts are up, not only because other slices have the devices."""
         known = self._placed(session, name)
-        return known is not None and known.place is None and known.claim is None and not known.held
+        if known is None or known.place or known.claim or known.held:
+            return False
+        return self.decide is None or self._lacks(known)
 
     def place(self, session: int, name: str) -> Place | None:
         known, spec = self._placed(session, name), self._parts.get(session, name)
@@ -170,7 +184,7 @@ class Resources:
         self.version += 1
         self.queue.pop(known.key, None)
         self._unbind(known)
-        for other in [b for b in self._bindings.values() if b.session == session and b.beside == name]:
+        for other in [b for b in self._bindings.beside() if b.session == session and b.beside == name]:
             self.place_beside(*other.key, "")
         parts = self._parts.of(session, name)
         for each in parts:
@@ -191,9 +205,16 @@ class Resources:
 
         Call this after any change.
         """
+        if self.decide is not None:
+            self.decide()
+        if self.decide is not None:
+            started, self._started = self._started, []
+            bound = [b for key in started if (b := self._bindings.get(key))]
+        else:
+            bound = [self._bind_or_wait(self._bindings[key]) for key in list(self.queue)]
         found = []
-        for key in list(self.queue):
-            now = self._bind_or_wait(self._bindings[key])
+        for now in bound:
+            key = now.key
             if now.place and not now.held:
                 found.append((*key, BoundSlice(now.place)))
                 found += [(key[0], spec.name, BoundSlice(part(now.place, spec.picks))) for spec in self._parts.of(*key)]
@@ -205,12 +226,13 @@ class Resources:
         found: dict[Key, str] = {}
         for key in self.queue:
             known = self._bindings[key]
-            reason = known.reason if known.claim else f"waits for {self._missing(known)}"
+            lacks = known.claim is None and (self.decide is None or self._lacks(known))
+            reason = f"waits for {self._missing(known)}" if lacks else known.reason
             if reason != known.reason:
                 now = self._bindings[key] = msgspec.structs.replace(known, reason=reason)
                 found[key] = reason
                 for spec in self._parts.of(*key):
-                    found[key[0], spec.name] = _reason_of_part(now)
+                    found[key[0], spec.name] = reason_of_part(now)
         return found
 
     def remap(self, island: int) -> list[Moved]:
@@ -233,7 +255,7 @@ class Resources:
             rest = msgspec.structs.replace(binding, place=None, home=island, target=None)
             now = self._bind_or_wait(rest)
             if old:
-                moved.append(Moved(*binding.key, old, now.place or _unbound(now, now.reason)))
+                moved.append(Moved(*binding.key, old, now.place or unbound(now, now.reason)))
                 moved += self._moved_parts(now, old)
         self._sort_waiting()
         return moved
@@ -371,22 +393,6 @@ class Resources:
 
     # --- a slice gets devices of others -------------------------------------------------------------------------
 
-    def could_be(
-        self, binding: Binding, without: Sequence[Binding] = (), placed: Sequence[tuple[Binding, Place]] = ()
-    ) -> Place | None:
-        """Where this slice could be if those `without` devices had none, and those that are `placed` were there; None:
-        nowhere."""
-        for other in without:
-            self._unbind(other)
-        for other, place in placed:
-            self._put(other, place)
-        found = self._find_alone(binding, anyway=False)
-        for other, place in placed:
-            self._put(other, place, by=-1)
-        for other in without:
-            self._bind_again(other)
-        return found
-
     def claim(self, binding: Binding, place: Place) -> Binding:
         """It waits for this place from now on."""
         now = msgspec.structs.replace(binding, claim=place, reason=f"waits for {self._blockers(binding, place)}")
@@ -418,176 +424,46 @@ class Resources:
 
     def _bind_or_wait(self, binding: Binding) -> Binding:
         """Bind the slice if possible; else let it wait, with an updated claim and reason."""
+        if self.decide is not None:
+            lacks = self._lacks(binding)
+            return self._wait(binding, None, f"waits for {self._missing(binding)}" if lacks else UNDECIDED)
         place = self._find(binding, anyway=False)
         if place:
-            now = msgspec.structs.replace(binding, place=place, claim=None, reason="", home=-1, back=None)
-            if binding.back and place != binding.back:
-                now = msgspec.structs.replace(now, place=binding.back, parked=True, target=place)
-            self._put(binding, place)
-            self.queue.pop(binding.key, None)
-        else:
-            claim = self._claim(binding)
-            reason = self._blockers(binding, claim) if claim else self._missing(binding)
-            now = msgspec.structs.replace(binding, claim=claim, reason=f"waits for {reason}")
-            self.queue[binding.key] = None
+            return self._bound(binding, place)
+        claim = self._claim(binding)
+        reason = self._blockers(binding, claim) if claim else self._missing(binding)
+        return self._wait(binding, claim, f"waits for {reason}")
+
+    def _bound(self, binding: Binding, place: Place) -> Binding:
+        now = msgspec.structs.replace(binding, place=place, claim=None, reason="", home=-1, back=None)
+        if binding.back and place != binding.back:
+            now = msgspec.structs.replace(now, place=binding.back, parked=True, target=place)
+        self._put(binding, place)
+        self.queue.pop(binding.key, None)
         self._bindings[binding.key] = now
         self.version += 1
         return now
 
-    def _unbind(self, binding: Binding) -> None:
-        for place in binding.places:
-            self._put(binding, place, by=-1)
+    def _wait(self, binding: Binding, claim: Place | None, reason: str) -> Binding:
+        now = msgspec.structs.replace(binding, claim=claim, reason=reason)
+        self.queue[binding.key] = None
+        self._bindings[binding.key] = now
+        self.version += 1
+        return now
 
-    def _put(self, binding: Binding, place: Place, by: int = 1) -> None:
-        self._inventories[place.island].put(place, binding.spec.exclusive, by)
-
-    def _claim(self, binding: Binding) -> Place | None:
-        """Return the place that the slice should wait for, or None if too few devices are up.
-
-        It keeps its old claim if that is still possible. A new claim avoids the claims of others if it can.
-        """
-        claim = binding.claim
-        if claim and self._inventories[claim.island].offers(claim, all_spares=claim.island == binding.home):
-            return claim
-        return self._find(binding, anyway=True) or self._find(binding, anyway=True, ignore_claims=True)
-
-    def _find(
-        self, binding: Binding, anyway: bool, ignore_claims: bool = False, away: Spans = spans.EMPTY
-    ) -> Place | None:
-        """Return the best place for the slice, without the devices `away`.
-
-        With `anyway` it may be where other slices are now; with `ignore_claims`, where others will be before it.
-        """
-        name, number = binding.spec.name, binding.session
-        mine = [b for b in self._bindings.values() if b.session == number and (b.beside or binding.beside)]
-        beside = [b for b in mine if b.beside == name or b.spec.name == binding.beside]
-        for other in beside:
-            self._unbind(other)
-        found = self._find_alone(binding, anyway, ignore_claims, away)
-        for other in beside:
-            self._bind_again(other)
-        return found
-
-    def _find_alone(
-        self, binding: Binding, anyway: bool, ignore_claims: bool = False, away: Spans = spans.EMPTY
-    ) -> Place | None:
-        spec, anyway = binding.spec, anyway or binding.left
-        claims = [] if ignore_claims else [b.claim for b in self._claims_ahead(binding) if b.claim]
-        if back := binding.back:
-            there = self._inventories[back.island].takes_back(back, spec.exclusive, anyway)
-            there = there and (anyway or not any(self._overlap(claim, back) for claim in claims))
-            if there or binding.within == "place":
-                return back if there else None
-        for inventories, all_spares in self._tiers(binding, self._matching(spec)):
-            free: list[Free] = []
-            for inventory in inventories:
-                island = inventory.island
-                barred = [device_spans(claim) for claim in claims if claim.island == island.index]
-                barred.append(spans.meet(away, ((island.base_device, island.base_device + island.devices),)))
-                usable = inventory.usable(spec.exclusive, barred, all_spares, anyway)
-                free.append((inventory.island, usable, inventory.load))
-            place = choose(spec, free)
-            if place:
-                return place
-        return None
-
-    def _bind_again(self, other: Binding) -> None:
-        for place in other.places:
-            self._put(other, place)
-
-    @staticmethod
-    def _tiers(binding: Binding, matching: list[Inventory]) -> list[tuple[list[Inventory], bool]]:
-        """Return (islands, whether all spares may be used), in the order in which to search them."""
-        island = binding.back.island if binding.back else binding.home
-        home = [inventory for inventory in matching if inventory.island.index == island]
-        others = [] if binding.within == "island" else [inventory for inventory in matching if inventory not in home]
-        if not home:
-            return [(others, False)]
-        back = binding.back
-        works = back is not None and home[0].takes_back(back, binding.spec.exclusive, anyway=True)
-        return [(home, False), *([] if works else [(home, True)]), (others, False)]
-
-    def _claims_ahead(self, binding: Binding) -> list[Binding]:
-        """Return the earlier waiting slices with claims, that could not share devices with this one.
-
-        A slice that waits for devices of this slice's own session is left out. It cannot be bound before the session
-        releases them, so it must not block the session.
-        """
-        waiting = [self._bindings[key] for key in self.queue]
-        own_slices = [b for b in self._bindings.values() if b.place and not b.parked and b.session == binding.session]
-        return [
-            b for b in waiting
-            if b.claim and b.order < binding.order and self.bars(b, binding)
-            and not any(self.bars(b, own) and self._overlap(b.claim, own.place) for own in own_slices)
-        ]  # fmt: skip
-
-    @staticmethod
-    def _overlap(one: Place, other: Place | None) -> bool:
-        return other is not None and spans.overlap(device_spans(one), device_spans(other))
-
-    @staticmethod
-    def bars(one: Binding, other: Binding) -> bool:
-        """Whether these two slices cannot share devices."""
-        return one.spec.exclusive or other.spec.exclusive
+    def start(self, key: Key, place: Place) -> None:
+        """A slice that waits gets this place; `retry` returns it."""
+        self._bound(self._bindings[key], place)
+        self._started.append(key)
 
     # --- the reasons for waiting ----------------------------------------------------------------------------
 
     def _blockers(self, binding: Binding, claim: Place) -> str:
-        """Return a text that names the slices that have the claimed devices, or will have them first."""
-        island = self.cluster.islands[claim.island]
-        wanted = device_spans(claim)
         rivals = [other for other in self._bindings.values() if self.bars(other, binding)]
-        places = [(b, place) for b in rivals for place in b.places]
-        here = list(dict.fromkeys(b for b, place in places if spans.overlap(device_spans(place), wanted)))
-        earlier = self._claims_ahead(binding)
-        first = [b for b in earlier if b.claim and spans.overlap(device_spans(b.claim), wanted)]
-        text = f"devices {spans.text(wanted[:8])}{', ...' if len(wanted) > 8 else ''} of island {island.name!r}"
-        for how, blockers in (("bound by", here), ("claimed before by", first)):
-            if blockers:
-                text += f", {how} {some([f'slice {b.spec.name!r} of session {b.session}' for b in blockers])}"
-        return text
+        return blockers(self.cluster.islands[claim.island], claim, rivals, self._claims_ahead(binding))
 
     def _missing(self, binding: Binding) -> str:
-        """Return a text that names the hosts and devices that are not up, for a slice with too few devices."""
-        parts, matching = [], self._matching(binding.spec)
-        for inventory in matching:
-            where = f"of island {inventory.island.name!r}"
-            for state in ("absent", "lost", "draining"):
-                hosts = inventory.hosts_in(state)
-                if hosts:
-                    parts.append(f"hosts {spans.text(hosts)} {where} ({state})")
-            if inventory.cordoned:
-                parts.append(f"hosts {spans.text(spans.of(sorted(inventory.cordoned)))} {where} (cordoned)")
-            broken = inventory.broken()
-            if broken:
-                parts.append(f"devices {spans.text(broken)} {where} (lost)")
-        return "; ".join([*parts, *self.refusals.words(inventory.island.index for inventory in matching)])
-
-    def _matching(self, spec: SliceSpec) -> list[Inventory]:
-        """Return the islands that have the name and the kind that the slice asks for."""
-        return [
-            inventory
-            for inventory in self._inventories
-            if spec.island in ("", inventory.island.name) and spec.kind in ("", inventory.island.kind)
-        ]
+        return missing(self._matching(binding.spec), self.refusals)
 
     def _inventory_of_host(self, host: int) -> Inventory:
         return self._inventories[self.cluster.island_of_host(host).index]
-
-
-def _answer(binding: Binding, reason: str) -> BoundSlice | MustWait:
-    """Where it is; or, as `reason` says, why it cannot be used."""
-    if binding.held:
-        return MustWait(binding.held)
-    return BoundSlice(binding.place) if binding.place else _unbound(binding, reason)
-
-
-def _unbound(binding: Binding, reason: str) -> MustWait:
-    """`reason`: why it, or a part of it, has no place."""
-    if binding.spec.absent == "fail" and binding.claim is None:
-        return MustWait(f"is down: it {reason}", fails=True)
-    return MustWait(reason)
-
-
-def _reason_of_part(parent: Binding) -> str:
-    return f"is a part of slice {parent.spec.name!r}, which {parent.held or parent.reason}"

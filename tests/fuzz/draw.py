@@ -50,6 +50,7 @@ PREEMPTS = 34_000_000  # from this seed on, slices take devices of others
 GROWING = 35_000_000  # from this seed on, clusters grow, among all that
 RESTED = 36_000_000  # from this seed on, controllers are started again while slices are suspended
 DISKS = 37_000_000  # from this seed on, hosts have disks behind their memory, some of which fail, and leave with time
+PLACES = 38_000_000  # from this seed on, most policies place slices
 ALWAYS = {"views": VIEWS, "reshards": RESHARDS, "operate": OPERATED, "grow": GROWING}  # from these seeds on
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
@@ -212,7 +213,8 @@ class Drawing:
 
     def _policy(self) -> str:
         if self.seed >= PREEMPTS:
-            return self.rng.choice(("priority:age=1ms", "taking"))
+            names: list[str] = ["priority:age=1ms", "taking", *["placing"] * (4 if self.seed >= PLACES else 0)]
+            return self.rng.choice(names)
         reserving = self.seed >= RESERVES and self.rng.random() < 0.8
         return self.rng.choice(RESERVING if reserving else POLICIES)
 

@@ -1,12 +1,12 @@
 """Policies that a user might write: one that works, one that sometimes raises or picks wrongly, one that often keeps
-devices free, one that always does, and one that takes devices of clients for others."""
+devices free, one that always does, one that takes devices of clients for others, and one that places slices by lot."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
 
-from core.schedule.policy import Policy, Ready, Reserve, SliceUse, Ticket, named
+from core.schedule.policy import ClusterView, Placement, Policy, Ready, Reserve, SliceUse, Ticket, named
 
 RESERVING = ("patient", "stubborn")  # those that keep devices free
 
@@ -78,6 +78,32 @@ class Taking(Newest):
         return self.rng.randrange(3)
 
 
+class Placing(Placement, Newest):
+    """Which slices have devices, which ones and for how long is drawn by lot; none waits for ever."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.resizes = rng.random() < 0.5  # type: ignore[misc]
+
+    def decide(self, cluster: ClusterView) -> None:
+        draw = self.rng.random
+        for use in cluster.waiting:
+            late = cluster.now - max(use.since, use.asked) > 20_000_000
+            if late or draw() < 0.7:
+                started = cluster.start(use, layout=self.rng.choice(("", "spread")) if not use.mesh else "")
+                if not started and draw() < 0.3:
+                    cluster.keep(use)
+        for use in cluster.running:
+            if draw() < 0.1:
+                cluster.suspend(use)
+            elif draw() < 0.1:
+                cluster.move(use)
+            elif use.sizes and draw() < 0.3:
+                cluster.resize(use, self.rng.choice(use.sizes))
+        if cluster.waiting:
+            cluster.wake(cluster.now + self.rng.randint(1, 3_000_000))
+
+
 def maker(text: str, rng: Random) -> Callable[[], Policy]:
     if text == "user":
         return Newest
@@ -87,6 +113,8 @@ def maker(text: str, rng: Random) -> Callable[[], Policy]:
         return Stubborn
     if text == "taking":
         return lambda: Taking(rng)
+    if text == "placing":
+        return lambda: Placing(rng)
     if text == "faulty":
         return lambda: Faulty(rng)
     return lambda: named(text)

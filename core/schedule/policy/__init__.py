@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
-from .base import HOOKS, Board, Policy, Ready, Reserve, RunningGang, SliceUse, Surroundings, Ticket, definers, writes
+from .base import HOOKS, Board, Policy, Ready, Reserve, RunningGang, Surroundings, Ticket, definers, writes
+from .best_fit import BestFit
+from .cluster_view import ClusterView, IslandUse
 from .deadline import Deadline
 from .fifo import Fifo
+from .placement import BestKind, FirstFit, InTurn, Placement, Spread
 from .policy_names import ENTRY_POINTS, POLICIES, InstalledPolicy, named, names
 from .priority import Priority
 from .round_robin import RoundRobin
 from .shortest import Shortest
+from .slice_use import NEVER, SliceUse
 from .stride import Stride

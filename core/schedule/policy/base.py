@@ -34,6 +34,7 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 
 from ...model import Illegal, Spans
+from .slice_use import SliceUse
 
 # (rank by the policy, time the run came, run, step, number of the ticket, ticket): the key by which a queue is ordered.
 # The number is unique, so tickets themselves are never compared.
@@ -86,17 +87,6 @@ class Ticket(msgspec.Struct, eq=False):
     def age(self) -> tuple[int, int, int, int]:
         """A key that is smaller for an older ticket: runs by arrival, then steps of a run as they were traced."""
         return (self.submitted, self.run, self.step, self.number)
-
-
-class SliceUse(msgspec.Struct, frozen=True, eq=False):
-    """A slice that a client asks for."""
-
-    client: int
-    name: str
-    devices: int
-    exclusive: bool
-    weight: int
-    priority: int
 
 
 class Reserve(msgspec.Struct, frozen=True, eq=False):

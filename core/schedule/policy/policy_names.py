@@ -13,8 +13,10 @@ from typing import Any, Protocol
 
 from ...model import Impossible
 from .base import Policy
+from .best_fit import BestFit
 from .deadline import Deadline
 from .fifo import Fifo
+from .placement import BestKind, FirstFit, InTurn, Spread
 from .priority import Priority
 from .round_robin import RoundRobin
 from .shortest import Shortest
@@ -28,6 +30,11 @@ POLICIES: dict[str, type[Policy]] = {
     "shortest": Shortest,
     "deadline": Deadline,
     "round_robin": RoundRobin,
+    "first_fit": FirstFit,
+    "in_turn": InTurn,
+    "best_fit": BestFit,
+    "best_kind": BestKind,
+    "spread": Spread,
 }
 OPTIONS: dict[str, tuple[str, ...]] = {
     "stride": ("lead",),

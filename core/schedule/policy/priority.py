@@ -10,7 +10,8 @@ Slices that wait for devices go by priority, too, and take devices of those of a
 
 from __future__ import annotations
 
-from .base import Policy, Ready, SliceUse, Ticket
+from .base import Policy, Ready, Ticket
+from .slice_use import SliceUse
 
 
 class Priority(Policy):

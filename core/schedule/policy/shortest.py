@@ -3,11 +3,14 @@
 A shorter gang passes another only if it comes at most `stretch` times the difference of their costs later. So a gang
 of cost c waits only for gangs that came before it, or in the `stretch * c` after it. None starves, and newcomers slow
 a gang down by not much more than `stretch` times. `stretch=0` is first come, first served, for gangs instead of runs.
+
+Slices that wait for devices go by the time for which they are expected to need them; others go last.
 """
 
 from __future__ import annotations
 
 from .base import Policy, Ready, Ticket
+from .slice_use import NEVER, SliceUse
 
 
 class Shortest(Policy):
@@ -20,6 +23,9 @@ class Shortest(Policy):
 
     def rank(self, ticket: Ticket) -> int:
         return ticket.since + self.stretch * ticket.cost
+
+    def slice_rank(self, wanted: SliceUse) -> int:
+        return max(wanted.expected.values(), default=NEVER)
 
     def pick(self, ready: Ready, now: int) -> Ticket:
         return ready.best()

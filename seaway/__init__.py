@@ -71,12 +71,16 @@ _ELSEWHERE = {
         "TracedValueError", "Unreachable", "WrongPolicy",
     ),
     "policies": (
-        "Deadline", "Fifo", "Policy", "Priority", "Ready", "Reserve", "RoundRobin", "RunningGang", "Shortest",
-        "SliceUse", "Stride", "Ticket",
+        "BestFit", "BestKind", "ClusterView", "Deadline", "Fifo", "FirstFit", "InTurn", "IslandUse", "Placement",
+        "Policy", "Priority", "Ready", "Reserve", "RoundRobin", "RunningGang", "Shortest", "SliceUse", "Spread",
+        "Stride", "Ticket",
     ),
     "costs": ("Cost", "roofline_costs", "tpu_costs"),
     "trace": ("Overlay", "Trace"),
-    "workload": ("Arrival", "Arrivals", "LoadReport", "load", "philly", "poisson"),
+    "workload": (
+        "Arrival", "Arrivals", "Job", "JobReport", "Jobs", "LoadReport", "helios", "load", "pai", "philly", "poisson",
+        "poisson_jobs",
+    ),
 }  # fmt: skip
 _PLACE = {name: f"sw.{module}.{name}" for module, names in _ELSEWHERE.items() for name in names} | {
     "Noise": "sim.engine.Noise",

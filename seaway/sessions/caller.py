@@ -67,6 +67,7 @@ class Caller:
         self.name_of = self._slices.of
         self._runs: dict[int, tuple[Run, ArrayGroup | None]] = {}
         self._fetches: dict[int, Fetch] = {}
+        self._ended_runs: list[Run] | None = None  # for `next_ended`, if that is asked
         self._elastic: dict[str, ElasticState] = {}  # what elastic slices are, by name
         self._relocated: dict[int, str] = {}  # what was asked for and is over: why it was not done, or ""
         self._dropped = DroppedArrays(None if self._spans is None else self._spans.given_back)
@@ -354,6 +355,16 @@ class Caller:
         self._wait(lambda: run.done, f"run {run.number} of {run.program!r}")
         self._waited.note(run, run.ended_at)
 
+    def next_ended(self, until: int | None) -> list[Run]:
+        """Wait until a run has ended that was submitted since this was asked first, or until this time. Returns those
+        that have ended since this was asked last."""
+        if self._ended_runs is None:
+            self._ended_runs = []
+        self.flush()
+        self._port.wait(lambda: bool(self._ended_runs), f"client {self.name!r} waits for a run to end", until=until)
+        found, self._ended_runs = self._ended_runs, []
+        return found
+
     def poll(self) -> None:
         self.flush()
         self._port.sleep(POLL)
@@ -434,6 +445,12 @@ class Caller:
         if said.name in self._elastic:
             self._elastic[said.name].may_become(said.slice)
 
+    def wait_run_or_size(self, run: Run, home: ElasticSlice) -> bool:
+        """Wait until a run has ended, or an elastic slice may have another size. Whether the run has not ended."""
+        sized = self._elastic[self._slices.used(home)]
+        self._wait(lambda: run.done or sized.waits, f"run {run.number} of {run.program!r}, or another size")
+        return not run.done
+
     def resized(self, home: ElasticSlice) -> bool:
         sized = self._elastic.get(self._slices.used(home))
         if sized is None:
@@ -475,6 +492,8 @@ class Caller:
             run.blame = run._final(effect.blame, effect.lacks)
             self.earlier.failure(run)
         run.ended_at = now  # last of the run: who sees it may look at the blame
+        if self._ended_runs is not None:
+            self._ended_runs.append(run)
         if group is not None:
             group.end(now, run.blame)
 

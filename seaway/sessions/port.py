@@ -55,9 +55,9 @@ class Port(Protocol):
     def note(self, act: Callable[[Client, int], object]) -> None:
         """Make a call of the library's own, which takes no simulated time of the user's thread."""
 
-    def wait(self, over: Callable[[], bool], what: str, late: Late | None = None) -> None:
-        """Let time pass until `over()`, which only effects passed to `tell` change. `what`: for a message on a hang.
-        `late`: as in `note`, if it lasts longer than `LATE`."""
+    def wait(self, over: Callable[[], bool], what: str, late: Late | None = None, until: int | None = None) -> None:
+        """Let time pass until `over()`, which only effects passed to `tell` change; or until this time. `what`: for a
+        message on a hang. `late`: as in `note`, if it lasts longer than `LATE`."""
 
     def sleep(self, nanoseconds: int) -> None: ...
 

@@ -13,4 +13,4 @@ from . import avals, shardings, trees
 from .avals import Aval, aval, dtype_name, jax_dtype
 from .operand import Operand
 from .shardings import WHOLE, is_sharding, partition_spec, resolve, slice_of_sharding
-from .slices import ElasticSlice, Slice, as_slice, slice, whole  # noqa: A004
+from .slices import ElasticSlice, Slice, as_slice, elastic_of, slice, whole  # noqa: A004

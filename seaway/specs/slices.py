@@ -11,7 +11,11 @@ from msgspec.structs import replace
 
 from core.model import SliceSpec
 
+from ..units import duration
+
 AXES = ("x", "y", "z")
+Time = int | str
+Expected = Time | Mapping[str, Time]
 Mesh = Mapping[str, int] | Sequence[int] | Any
 
 
@@ -64,8 +68,7 @@ class Slice:
 
     def spec(self, name: str) -> SliceSpec:
         """For the session that calls it so."""
-        old = self._spec
-        return SliceSpec(name, old.devices, old.mesh, old.kind, old.island, old.layout, old.exclusive)
+        return replace(self._spec, name=name)
 
     def __repr__(self) -> str:
         axes = ", ".join(f"{name}={size}" for name, size in zip(self.axis_names, self.shape, strict=True))
@@ -109,6 +112,8 @@ def slice(  # noqa: A001
     name: str = "",
     layout: Literal["packed", "spread"] = "packed",
     exclusive: bool = False,
+    expected: Expected = 0,
+    deadline: Time = 0,
 ) -> ElasticSlice: ...
 @overload
 def slice(  # noqa: A001
@@ -120,6 +125,8 @@ def slice(  # noqa: A001
     name: str = "",
     layout: Literal["packed", "spread"] = "packed",
     exclusive: bool = False,
+    expected: Expected = 0,
+    deadline: Time = 0,
 ) -> Slice: ...
 def slice(  # noqa: A001 - the public name, as the paper's users say it
     devices: int | tuple[int, ...] | None = None,
@@ -130,6 +137,8 @@ def slice(  # noqa: A001 - the public name, as the paper's users say it
     name: str = "",
     layout: Literal["packed", "spread"] = "packed",
     exclusive: bool = False,
+    expected: Expected = 0,
+    deadline: Time = 0,
 ) -> Slice | ElasticSlice:
     """Ask for devices: a number of them, or a mesh. A slice is a declaration; each session gives it devices of its own.
 
@@ -138,7 +147,10 @@ def slice(  # noqa: A001 - the public name, as the paper's users say it
     z, or as a jax Mesh or AbstractMesh.
     kind: of device, such as "tpu-v3". island: the name of one, such as "i0". Without these, any will do.
     name: shown in traces and errors. Two slices with the same name must be alike, and are the same slice.
-    layout: "packed" (devices side by side) or "spread" (over hosts). exclusive: no other slice uses these devices.
+    layout: "packed" (devices side by side) or "spread" (over hosts). exclusive: no other slice uses these devices; it
+    waits until they are free. Policies that place slices may know two things more. expected: for how long it needs its
+    devices, as "2h", or by their kind, as {"tpu-v3": "2h", "tpu-v4": "45min"}. deadline: after which time that should
+    be over, counted from its first use.
 
         >>> grid = sw.slice(mesh={"data": 4, "model": 2}, name="grid")
         >>> grid.devices, grid.axis_names
@@ -149,12 +161,14 @@ def slice(  # noqa: A001 - the public name, as the paper's users say it
             raise TypeError(f"sw.slice({key}={given!r}): {key} is a name, such as {like!r}")
     if not isinstance(exclusive, bool):
         raise TypeError(f"sw.slice(exclusive={exclusive!r}): True or False")
+    lasts, due = by_kind("sw.slice(expected)", expected), duration(deadline, "sw.slice(deadline)")
     if isinstance(devices, tuple):
         if mesh is not None:
             raise ValueError(
                 f"sw.slice(devices={devices}, mesh={mesh!r}): a slice of several sizes has one axis: no mesh"
             )
-        return ElasticSlice(SliceSpec(name, 1, (), kind, island, layout, exclusive), _sizes(devices))
+        elastic = SliceSpec(name, 1, (), kind, island, layout, exclusive, expected=lasts, due=due)
+        return ElasticSlice(elastic, _sizes(devices))
     sizes, names = _axes(mesh, devices)
     count = prod(sizes) if devices is None else devices
     if not whole(count):
@@ -165,7 +179,20 @@ def slice(  # noqa: A001 - the public name, as the paper's users say it
         )
     if layout not in ("packed", "spread"):
         raise ValueError(f"sw.slice(layout={layout!r}): 'packed' (side by side) or 'spread' (over hosts)")
-    return Slice(SliceSpec(name, count, sizes if mesh is not None else (), kind, island, layout, exclusive), names)
+    axes = sizes if mesh is not None else ()
+    return Slice(SliceSpec(name, count, axes, kind, island, layout, exclusive, expected=lasts, due=due), names)
+
+
+def by_kind(what: str, given: Expected) -> tuple[tuple[str, int], ...]:
+    """Nanoseconds by kind of device; "": by any other. Nothing is said by 0."""
+    table = given if isinstance(given, Mapping) else {"": given} if given else {}
+    return tuple((kind, duration(time, what)) for kind, time in table.items())
+
+
+def elastic_of(sizes: tuple[int, ...], **options: Any) -> ElasticSlice:
+    """Of just these sizes, be they two."""
+    made = slice((1, *[size + 1 for size in sizes]), **options)
+    return ElasticSlice(made._spec, sizes)
 
 
 def _sizes(devices: tuple[int, ...]) -> tuple[int, ...]:

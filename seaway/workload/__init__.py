@@ -1,10 +1,13 @@
-"""Open-loop load: requests or jobs that arrive when they arrive, whether or not the ones before are over.
+"""Workloads: requests or jobs that arrive when they arrive, whether or not the ones before are over.
 
-open_loop         `Arrival` and `Arrivals`: what arrives when, for which client; scaled, added, saved, played
-poisson_arrivals  `poisson`: drawn from a seed
-arrival_files     `load`: from CSV or Parquet
-cluster_traces    `philly`: from a public trace of a cluster's jobs
-playback          `Arrivals.play`: the calls, each at its time; `LoadReport`: latency from the arrival to the result
+timeline          what both have in common: plain values, added, cut, saved
+open_loop         `Arrival` and `Arrivals`: requests;  playback: `Arrivals.play`: the calls, each at its time;
+                  `LoadReport`: latency from the arrival to the result
+jobs              `Job` and `Jobs`: so many steps on so many devices;  job_playback: `Jobs.play`
+job_report        `JobReport`: what became of jobs;  job_pictures: the same, drawn
+poisson_arrivals  `poisson` and `poisson_jobs`: drawn from a seed
+arrival_files     `load`, `Jobs.load`: from CSV or Parquet
+job_logs          `philly`, `helios`, `pai`: from public logs of clusters
 
 >>> step = sw.synthetic("step", devices=8, duration="1ms")
 >>> load = sw.workload.poisson(200, "1s", seed=1)
@@ -17,9 +20,14 @@ True
 from __future__ import annotations
 
 from .arrival_files import load
-from .cluster_traces import philly
+from .job_logs import helios, pai, philly
+from .job_report import JobReport
+from .jobs import Job, Jobs
 from .open_loop import Arrival, Arrivals
 from .playback import LoadReport
-from .poisson_arrivals import poisson
+from .poisson_arrivals import poisson, poisson_jobs
 
-__all__ = ["Arrival", "Arrivals", "LoadReport", "load", "philly", "poisson"]
+__all__ = [
+    "Arrival", "Arrivals", "Job", "JobReport", "Jobs", "LoadReport", "helios", "load", "pai", "philly", "poisson",
+    "poisson_jobs",
+]  # fmt: skip

@@ -1,18 +1,19 @@
-"""`load`: arrivals from a CSV or Parquet file with a row for each.
+"""Arrivals and jobs from a CSV or Parquet file with a row for each, and back.
 
-    at_s,client,name,devices,duration_s
-    0.5,ann,small,8,2.5
+    at_s,client,name,input,output
+    0.5,ann,chat,812,64
 
-`at_...` says when; the unit is in the column's name (ns, us, ms or s). All other columns may be missing.
+A column has the name of a field. If that is a time, its unit comes behind it (ns, us, ms or s), and then, if it is only
+for one kind of device, the kind: `step_ms@tpu-v4`. Columns that are not needed may be missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -20,47 +21,52 @@ from ..errors import nearest
 from ..file_reading import MOST, parquet_frame, plain_bytes
 from ..units import TIMES
 from .open_loop import Arrival, Arrivals
+from .timeline import Timed
 
 if TYPE_CHECKING:
     import pandas as pd
 
 UNITS = ("ns", "us", "ms", "s")
-PLAIN = ("client", "name", "devices")
-COLUMNS = (*PLAIN, *(f"{what}_{unit}" for what in ("at", "duration") for unit in UNITS))
 LARGEST = 1 << 53  # of any number
-WORDS = {"client": "load", "name": "request"}
+EMPTY = ("", "nan", "None", "<NA>")
+T = TypeVar("T", bound=Timed)
 
 
 def load(path: str | Path) -> Arrivals:
     """Read arrivals from a CSV or Parquet file, by its ending.
 
-    Columns: `at_s` (or `at_ms`, `at_us`, `at_ns`), and if they are there `client`, `name`, `devices` and `duration_s`
-    (or with another unit). Their times count from 0.
+    Columns: `at_s` (or `at_ms`, `at_us`, `at_ns`), and if they are there `client`, `name`, and the tokens `input` and
+    `output` of a request. Their times count from 0.
 
         >>> _ = sw.workload.poisson(100, "1s", seed=1).save("arrivals.csv")
         >>> sw.workload.load("arrivals.csv") == sw.workload.poisson(100, "1s", seed=1)
         True
     """
-    file = Path(path)
-    table = _table(file)
-    for column in table.columns:
-        if column not in COLUMNS:
-            close = nearest(str(column), COLUMNS)
-            raise ValueError(f"{file}: no column {column!r} is known{close}; there are {', '.join(COLUMNS)}")
-    at = _one_of(table, "at", file)
-    lasts = _one_of(table, "duration", file)
-    if at is None:
-        raise ValueError(f"{file}: no column says when each arrives; name it at_s, at_ms, at_us or at_ns")
-    rows: Any = table.astype(object).to_dict("records")
-    return Arrivals([_arrival(row, at, lasts, file, number) for number, row in enumerate(rows, 1)])
+    return Arrivals(load_items(Path(path), Arrival, ("at",)))
 
 
-def save(arrivals: Arrivals, file: Path) -> Path:
+def frame_of(items: Sequence[Timed], kind: type[Timed]) -> pd.DataFrame:
+    """Times in whole nanoseconds."""
     import pandas as pd
 
-    rows = [msgspec.structs.asdict(each) for each in arrivals]
-    table = pd.DataFrame(rows, columns=list(Arrival.__struct_fields__))
-    table = table.rename(columns={"at": "at_ns", "duration": "duration_ns"})
+    times = _times(kind)
+    rows = []
+    for each in items:
+        row: dict[str, Any] = {}
+        for field, value in msgspec.structs.asdict(each).items():
+            if isinstance(value, Mapping):
+                row |= {f"{field}_ns{on and f'@{on}'}": time for on, time in value.items()}
+            elif isinstance(value, tuple):
+                row[field] = " ".join(map(str, value))
+            else:
+                row[f"{field}_ns" if field in times else field] = value
+        rows.append(row)
+    columns = [f"{field}_ns" if field in times else field for field in kind.__struct_fields__]
+    extra = dict.fromkeys(column for row in rows for column in row if column not in columns)
+    return pd.DataFrame(rows, columns=[*columns, *extra])
+
+
+def save(table: pd.DataFrame, file: Path) -> Path:
     _check_ending(file)
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix == ".csv":
@@ -68,6 +74,69 @@ def save(arrivals: Arrivals, file: Path) -> Path:
     else:
         table.to_parquet(file, index=False)
     return file
+
+
+def load_items(file: Path, kind: type[T], needs: Sequence[str]) -> list[T]:
+    table = _table(file)
+    columns = {str(column): _Column(str(column), kind, file) for column in table.columns}
+    seen: dict[tuple[str, str], str] = {}
+    for name, column in columns.items():
+        other = seen.setdefault((column.field, column.on), name)
+        if other != name:
+            raise ValueError(f"{file}: columns {other} and {name} say the same; leave one of them out")
+    for field in needs:
+        if field not in {column.field for column in columns.values()}:
+            raise ValueError(f"{file}: no column says {_WORDS[field]}; name it {field}_s, or with ms, us or ns")
+    rows: Any = table.astype(object).to_dict("records")
+    return [_item(row, columns, kind, f"{file}, row {number}") for number, row in enumerate(rows, 1)]
+
+
+_WORDS = {"at": "when each arrives", "step": "how long a step is"}
+
+
+class _Column:
+    """Which field a column has, in which unit, and for which kind of device."""
+
+    def __init__(self, name: str, kind: type[Timed], file: Path) -> None:
+        plain, _, self.on = name.partition("@")
+        field, _, unit = plain.rpartition("_")
+        times, fields = _times(kind), kind.__struct_fields__
+        if field in times and unit in UNITS and (not self.on or field == "step"):
+            self.field, self.scale = field, TIMES[unit]
+        elif plain in fields and plain not in times and not self.on:
+            self.field, self.scale = plain, 0
+        else:
+            known = [f"{each}_{unit}" for each in times for unit in UNITS] + [f for f in fields if f not in times]
+            raise ValueError(f"{file}: no column {name!r} is known{nearest(name, known)}; there are {', '.join(known)}")
+
+
+def _times(kind: type[Timed]) -> tuple[str, ...]:
+    found: tuple[str, ...] = getattr(kind, "times", ("at",))
+    return found
+
+
+def _item(row: Mapping[str, Any], columns: Mapping[str, _Column], kind: type[T], where: str) -> T:
+    given: dict[str, Any] = {}
+    usual = {each.name: each.default for each in msgspec.structs.fields(kind)}
+    for name, column in columns.items():
+        text, field = str(row[name]).strip(), column.field
+        if text in EMPTY and field != "at":
+            continue
+        if column.scale:
+            time = round(_number(text, name, where) * column.scale)
+            given[field] = {**given.get(field, {}), column.on: time} if field == "step" else time
+        elif field == "sizes":
+            given[field] = tuple(int(_number(part, name, where, whole=True)) for part in text.split())
+        elif isinstance(usual[field], float):
+            given[field] = float(_number(text, name, where))
+        elif isinstance(usual[field], int):
+            given[field] = int(_number(text, name, where, whole=True))
+        else:
+            given[field] = text
+    try:
+        return kind(**given)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _table(file: Path) -> pd.DataFrame:
@@ -86,38 +155,15 @@ def _table(file: Path) -> pd.DataFrame:
 
 def _check_ending(file: Path) -> None:
     if file.suffix not in (".csv", ".parquet"):
-        raise ValueError(f"{file}: a file of arrivals ends with .csv or .parquet")
+        raise ValueError(f"{file}: a file of arrivals or jobs ends with .csv or .parquet")
 
 
-def _one_of(table: pd.DataFrame, what: str, file: Path) -> str | None:
-    found = [name for name in table.columns if name in COLUMNS and name.startswith(f"{what}_")]
-    if len(found) > 1:
-        raise ValueError(f"{file}: columns {' and '.join(found)} say the same; leave one of them out")
-    return found[0] if found else None
-
-
-def _arrival(row: Mapping[str, Any], at: str, lasts: str | None, file: Path, number: int) -> Arrival:
-    where = f"{file}, row {number}"
-    client, name = (str(row.get(key, "")).strip() or other for key, other in WORDS.items())
-    duration = 0 if lasts is None else _nanoseconds(row[lasts], lasts, where)
-    devices = int(_number(row.get("devices", 0), "devices", where))
-    return Arrival(_nanoseconds(row[at], at, where), client, name, devices, duration)
-
-
-def _nanoseconds(value: Any, column: str, where: str) -> int:
-    return round(_number(value, column, where) * TIMES[column.rpartition("_")[2]])
-
-
-def _number(value: Any, column: str, where: str) -> Decimal:
-    """A missing number of devices or duration is 0."""
-    text = str(value).strip()
-    if text in ("", "nan", "None", "<NA>") and not column.startswith("at_"):
-        return Decimal(0)
+def _number(text: str, column: str, where: str, whole: bool = False) -> Decimal:
     try:
         found = Decimal(text)
     except InvalidOperation:
         found = Decimal("nan")
-    if not found.is_finite() or not 0 <= found < LARGEST or (column == "devices" and found != int(found)):
-        wanted = "a whole number" if column == "devices" else "a number"
-        raise ValueError(f"{where}: {column} is {value!r:.60}; {wanted}, not negative, less than {LARGEST:,}")
+    if not found.is_finite() or not 0 <= found < LARGEST or (whole and found != int(found)):
+        wanted = "a whole number" if whole else "a number"
+        raise ValueError(f"{where}: {column} is {text!r:.60}; {wanted}, not negative, less than {LARGEST:,}")
     return found

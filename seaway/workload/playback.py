@@ -11,12 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from ..api import synthetic
 from ..errors import RunError
 from ..sessions import Array, Run, Session, ambient
-from ..specs import slice as slice_of
 from ..specs import trees
 from ..units import duration as nanoseconds
 from .open_loop import Arrival, Arrivals
@@ -58,7 +54,6 @@ class LoadReport:
             {
                 "client": [each.arrival.client for each in calls],
                 "name": [each.arrival.name for each in calls],
-                "devices": [each.arrival.devices for each in calls],
                 "arrived_us": [(each.due - begin) / 1_000 for each in calls],
                 "called_us": [(each.called - begin) / 1_000 for each in calls],
                 "ended_us": [(each.ended - begin) / 1_000 for each in calls],
@@ -95,22 +90,19 @@ class LoadReport:
         return f"<report of {len(self._played)} arrivals, {failed} failed>"
 
 
-def play(arrivals: Arrivals, call: Call | None, weights: Mapping[str, int], session: Session | None) -> LoadReport:
+def play(arrivals: Arrivals, call: Call, weights: Mapping[str, int], session: Session | None) -> LoadReport:
     where = session or ambient.session("a workload's play()")
     for name in weights:
         if name not in arrivals.clients:
             raise ValueError(
                 f"play(weights={dict(weights)!r}): no arrival is {name!r}'s; there are {', '.join(arrivals.clients)}"
             )
-    if call is None:
-        _check_jobs(arrivals)
     begin = where.driver.now()
     tasks = []
     for client in arrivals.clients:
-        mine = [each for each in arrivals if each.client == client]
+        mine = arrivals.of(client)
         caller = where.client(client, weights.get(client, 1))
-        work = _jobs if call is None else _calls
-        tasks.append(where.task_of(caller, work, where, caller, mine, begin, call))
+        tasks.append(where.task_of(caller, _calls, where, caller, mine, begin, call))
     played: list[PlayedCall] = [each for task in tasks for each in task.result()]
     return LoadReport(sorted(played, key=lambda each: each.due), begin)
 
@@ -123,33 +115,6 @@ def _calls(session: Session, caller: Caller, arrivals: Sequence[Arrival], begin:
         called = session.driver.now()
         made.append((arrival, called, _runs(call(arrival), arrival)))
     return [_ended(arrival, begin, called, runs) for arrival, called, runs in made]
-
-
-def _jobs(session: Session, caller: Caller, arrivals: Sequence[Arrival], begin: int, call: None) -> list[PlayedCall]:
-    """One client whose jobs each have a slice of their own, and a thread that gives it back when the job is over."""
-    tasks = []
-    for arrival in arrivals:
-        _sleep_until(session, caller, begin + arrival.at)
-        tasks.append(session.task_of(caller, _job, session, arrival, begin))
-    return [task.result() for task in tasks]
-
-
-def _job(session: Session, arrival: Arrival, begin: int) -> PlayedCall:
-    called = session.driver.now()
-    home = slice_of(arrival.devices)
-    run = synthetic(arrival.name, devices=home, duration=arrival.duration)(np.float32(0)).run
-    found = _ended(arrival, begin, called, [run])
-    session.release(home)
-    return found
-
-
-def _check_jobs(arrivals: Arrivals) -> None:
-    for each in arrivals:
-        if not each.devices or not each.duration:
-            raise ValueError(
-                f"{each} does not say how many devices it takes, and for how long: play(call) with a function that "
-                f"makes the calls of an arrival"
-            )
 
 
 def _sleep_until(session: Session, caller: Caller, when: int) -> None:

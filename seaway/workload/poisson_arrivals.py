@@ -1,13 +1,16 @@
-"""`poisson`: arrivals whose times do not depend on one another, drawn from a seed."""
+"""`poisson` and `poisson_jobs`: arrivals whose times do not depend on one another, drawn from a seed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from math import inf, log1p
+from math import exp, inf, log, log1p
 from random import Random
 
+import msgspec
+
 from ..units import duration as nanoseconds
+from .jobs import Job, Jobs
 from .open_loop import Arrival, Arrivals
 
 Shares = str | Sequence[str] | Mapping[str, float]
@@ -15,46 +18,80 @@ MOST = 10_000_000  # arrivals that are drawn at once
 
 
 def poisson(
-    rate: float,
-    time: int | str,
-    *,
-    seed: int = 0,
-    clients: Shares = "load",
-    names: Shares = "request",
-    devices: int = 0,
-    duration: int | str = 0,
+    rate: float, time: int | str, *, seed: int = 0, clients: Shares = "load", names: Shares = "request"
 ) -> Arrivals:
     """Draw a Poisson process: `rate` arrivals a second on average, for a time such as "10s".
 
     seed: the same seed gives the same arrivals. clients, names: one; or several, which are as likely as one another; or
-    a dict that says how likely each is. devices, duration: of each, if they are jobs.
+    a dict that says how likely each is.
 
         >>> load = sw.workload.poisson(1000, "10s", seed=7, clients={"ann": 3, "bob": 1})
         >>> load == sw.workload.poisson(1000, "10s", seed=7, clients={"ann": 3, "bob": 1})
         True
     """
-    until = nanoseconds(time, "sw.workload.poisson: time")
+    who, what = _Drawn("poisson: clients", clients), _Drawn("poisson: names", names)
+    rng = Random(f"poisson {seed}")
+    return Arrivals(Arrival(at, who.of(rng), what.of(rng)) for at in _times(rng, rate, time, "poisson"))
+
+
+def poisson_jobs(
+    rate: float,
+    time: int | str,
+    *,
+    seed: int = 0,
+    users: Shares = "load",
+    devices: int | Mapping[int, float] = 1,
+    duration: int | str | tuple[int | str, int | str] = "10min",
+    step: int | str = "1s",
+) -> Jobs:
+    """Draw jobs that arrive as a Poisson process: `rate` of them an hour on average, for a time such as "24h".
+
+    users: as `clients` of `poisson`. devices: of each; or a dict that says how likely each number is, as
+    {1: 0.6, 8: 0.3, 64: 0.1}. duration: exponential with this mean; or from one time to another, each order of
+    magnitude as likely, as ("1min", "10h"). step: of which it consists; a job has at least one.
+
+        >>> jobs = sw.workload.poisson_jobs(30, "24h", seed=1, devices={8: 2, 64: 1}, duration=("1min", "2h"))
+        >>> len(jobs), sorted({job.devices for job in jobs})
+        (711, [8, 64])
+    """
+    who, rng = _Drawn("poisson_jobs: users", users), Random(f"poisson jobs {seed}")
+    sizes = {devices: 1.0} if isinstance(devices, int) else dict(devices)
+    wide = _Drawn("poisson_jobs: devices", {str(size): share for size, share in sizes.items()})
+    each = nanoseconds(step, "sw.workload.poisson_jobs: step")
+    ends = duration if isinstance(duration, tuple) else (duration,)
+    low, *high = (nanoseconds(end, "sw.workload.poisson_jobs: duration") for end in ends)
+    if min(low, each, *high) < 1 or len(high) > 1:
+        raise ValueError(
+            f"sw.workload.poisson_jobs(duration={duration!r}, step={step!r}): times above 0, one or two of them"
+        )
+    found = []
+    for at in _times(rng, rate / 3600, time, "poisson_jobs"):
+        lasts = low * exp(rng.random() * log(high[0] / low)) if high else -log1p(-rng.random()) * low
+        user, size = who.of(rng), int(wide.of(rng))
+        found.append(Job(at=at, user=user, devices=size, step=each, steps=max(1, round(lasts / each))))
+    return Jobs(msgspec.structs.replace(job, name=f"job{number}") for number, job in enumerate(found))
+
+
+def _times(rng: Random, rate: float, time: int | str, who: str) -> Iterator[int]:
+    """Drawn one by one, between what else is drawn."""
+    until = nanoseconds(time, f"sw.workload.{who}: time")
     if not _positive(rate):
-        raise ValueError(f"sw.workload.poisson(rate={rate!r}): arrivals a second, more than 0")
+        raise ValueError(f"sw.workload.{who}(rate={rate!r}): arrivals a second, more than 0")
     if rate * until / 1e9 > MOST:
         raise ValueError(
-            f"sw.workload.poisson: {rate:g} a second for {until / 1e9:g} s are {rate * until / 1e9:,.0f} arrivals; at "
+            f"sw.workload.{who}: {rate:g} a second for {until / 1e9:g} s are {rate * until / 1e9:,.0f} arrivals; at "
             f"most {MOST:,}"
         )
-    lasts = nanoseconds(duration, "sw.workload.poisson: duration")
-    who, what = _DrawnNames("clients", clients), _DrawnNames("names", names)
-    rng = Random(f"poisson {seed}")
-    found, at = [], 0.0
+    at = 0.0
     while (at := at - log1p(-rng.random()) / rate * 1e9) < until:
-        found.append(Arrival(int(at), who.of(rng), what.of(rng), devices, lasts))
-    return Arrivals(found)
+        yield int(at)
 
 
 def _positive(number: object) -> bool:
     return isinstance(number, int | float) and not isinstance(number, bool) and 0 < number < inf
 
 
-class _DrawnNames:
+class _Drawn:
     """Names that are drawn, each as often as its share says."""
 
     def __init__(self, option: str, given: Shares) -> None:
@@ -64,9 +101,9 @@ class _DrawnNames:
             else dict.fromkeys(given, 1.0)
         )  # fmt: skip
         if not shares or not all(shares):
-            raise ValueError(f"sw.workload.poisson({option}={given!r}): a name, several, or a dict of shares")
+            raise ValueError(f"sw.workload.{option}: {given!r} is not a name, several, or a dict of shares")
         if not all(map(_positive, shares.values())):
-            raise ValueError(f"sw.workload.poisson({option}={given!r}): shares are numbers above 0")
+            raise ValueError(f"sw.workload.{option}: {given!r}: shares are numbers above 0")
         self._names, self._ends = list(shares), list(accumulate(shares.values()))
 
     def of(self, rng: Random) -> str:

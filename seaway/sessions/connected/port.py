@@ -97,7 +97,7 @@ class RealPort:
 
     # --- waiting ----------------------------------------------------------------------------------------------
 
-    def wait(self, over: Callable[[], bool], what: str, late: Late | None = None) -> None:
+    def wait(self, over: Callable[[], bool], what: str, late: Late | None = None, until: int | None = None) -> None:
         self._last = ""
         bell = allocate_lock()
         bell.acquire()
@@ -107,7 +107,10 @@ class RealPort:
         try:
             while not over():
                 self._driver.check()
-                rung = bell.acquire(timeout=LOOK if late is None else LATE / 1e9)
+                rest = LOOK if until is None else (until - self.now()) / 1e9
+                if rest <= 0:
+                    break
+                rung = bell.acquire(timeout=min(rest, LOOK if late is None else LATE / 1e9))
                 if late is not None and not rung:
                     self.note(late)
                     late = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.client import Blocked, Client
 from core.protocol import Command, OpenRecv, Unblocked
+from sim.engine import LATE as AFTER
 from sim.hosts import SimClient
 
 from ..array_groups import ClientBuffer
@@ -72,11 +73,16 @@ class SimPort:
         with self._turns.held():
             self._client.act(act)
 
-    def wait(self, over: Callable[[], bool], what: str, late: Late | None = None) -> None:
-        may_wait(self._client.sim.env, what)
+    def wait(self, over: Callable[[], bool], what: str, late: Late | None = None, until: int | None = None) -> None:
+        sim = self._client.sim
+        may_wait(sim.env, what)
         if late is not None:
-            self._client.sim.clock.at(self._client.sim.now + LATE, self._late, over, late)
-        self._turns.wait(over, what, self)
+            sim.clock.at(sim.now + LATE, self._late, over, late)
+        if until is None:
+            self._turns.wait(over, what, self)
+        elif until > sim.now:
+            sim.clock.at(until, self._turns.poke, self, priority=AFTER)
+            self._turns.wait(lambda: over() or sim.now >= until, what, self)
 
     def _late(self, over: Callable[[], bool], late: Late) -> None:
         if not over():

@@ -1,0 +1,158 @@
+"""`JobReport`: what became of jobs that were played.
+
+How long a job waited, and for how long it had devices, is read from the session's trace; all else was seen by its user.
+
+Neighbours: `job_playback` makes it; `job_pictures` draws it. The functions that matter: `frame`, `summary`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from core.model import spans
+
+from .jobs import Job
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..sessions import Session
+
+S = 1_000_000_000
+
+
+class PlayedJob(msgspec.Struct, eq=False):
+    """A job, and what became of it. Times are nanoseconds of the session's clock."""
+
+    job: Job
+    arrived: int
+    called: int  # when it asked for devices
+    ended: int = -1
+    cause: str = ""  # why it failed; "": it did not
+    cuts: int = 0  # how often its steps were cut, because its devices were taken away
+    losses: int = 0  # how often they failed, because its devices were lost
+    resizes: int = 0  # how often it went on with another number of devices
+    calls: list[int] = []  # of its user, in the trace
+
+
+class JobReport:
+    """What became of a workload's jobs. Times of its tables are seconds, from the beginning of the workload."""
+
+    def __init__(self, played: Sequence[PlayedJob], begin: int, session: Session) -> None:
+        self._played, self._begin = played, begin
+        trace = session.trace
+        self.devices = spans.count(trace.facts().machines.devices)
+        self.gangs = self._of_jobs(trace.gangs(), trace.runs())
+
+    def _of_jobs(self, gangs: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+        """The gangs of these jobs, each with the number of its job, and when it was called for."""
+        import pandas as pd
+
+        whose = {(each.job.user, call): number for number, each in enumerate(self._played) for call in each.calls}
+        keys = zip(runs["client"].astype(str), runs["call"], strict=True)
+        runs = pd.DataFrame({"run": runs["run"], "job": [whose.get(key, -1) for key in keys],
+                             "submitted_us": runs["submitted_us"]})  # fmt: skip
+        return gangs.merge(runs[runs["job"] >= 0], on="run")
+
+    @cached_property
+    def _times(self) -> pd.DataFrame:
+        """By job: when its first gang began after it was called for, and for how long it had devices."""
+        gangs = self.gangs
+        by_job = gangs.assign(after_us=gangs["started_us"] - gangs["submitted_us"]).sort_values("started_us")
+        grouped = by_job.groupby("job")
+        found = grouped.agg(after_us=("after_us", "first"), served_us=("duration_us", "sum"),
+                            device_us=("device_us", "sum"))  # fmt: skip
+        return found.reindex(range(len(self._played)))
+
+    def frame(self) -> pd.DataFrame:
+        """One row a job, in the order of arrival.
+
+        waited_s: from its arrival until it had devices first. jct_s: until it was over (job completion time).
+        served_s: for how long it had devices at work. lost_s: the part of that which it would not have needed, if
+        nothing had come between. slowdown: jct_s by the time that its steps need. rho: finish-time fairness (Themis):
+        jct_s by what it would be if each user had an equal part of the cluster. cuts, losses, resizes: how often its
+        devices were taken, lost, or became others in number. late: it missed its deadline.
+        """
+        import pandas as pd
+
+        played, times = self._played, self._times
+        arrived = np.array([each.arrived - self._begin for each in played]) / S
+        called = np.array([each.called - self._begin for each in played]) / S
+        ended = np.array([each.ended - self._begin for each in played]) / S
+        needs = np.array([_needs(each.job) for each in played]) / S
+        wide = np.array([each.job.devices for each in played])
+        part = np.maximum(1, wide * len({each.job.user for each in played}) / self.devices)
+        started = called + times["after_us"].to_numpy() / 1e6
+        served = times["served_us"].to_numpy() / 1e6
+        due = np.array([int(each.job.deadline) or np.inf for each in played]) / S
+        return pd.DataFrame(
+            {
+                "user": [each.job.user for each in played],
+                "name": [each.job.name for each in played],
+                "devices": wide,
+                "arrived_s": arrived, "started_s": started, "ended_s": ended,
+                "waited_s": started - arrived,
+                "jct_s": ended - arrived,
+                "served_s": served,
+                "lost_s": np.maximum(0.0, served - needs),
+                "slowdown": (ended - arrived) / needs,
+                "rho": (ended - arrived) / (needs * part),
+                "cuts": [each.cuts for each in played],
+                "losses": [each.losses for each in played],
+                "resizes": [each.resizes for each in played],
+                "late": ended - arrived > due,
+                "ok": [not each.cause for each in played],
+                "cause": [each.cause for each in played],
+            }
+        )  # fmt: skip
+
+    def summary(self, by: str = "") -> pd.DataFrame:
+        """One row for all jobs; or one a user (`by="user"`), or one a number of devices (`by="devices"`).
+
+        busy: the part of all device time, until the last job was over, in which devices worked for jobs. goodput: the
+        part in which they did what was not lost.
+        """
+        import pandas as pd
+
+        if by not in ("", "user", "devices"):
+            raise ValueError(f"summary(by={by!r}): '', 'user' or 'devices'")
+        frame = self.frame().assign(device_s=self._times["device_us"].to_numpy() / 1e6)
+        whole = self.devices * max(float(frame["ended_s"].max() - frame["arrived_s"].min()), 1e-9)
+        parts = frame.groupby(by, sort=False) if by else [("all", frame)]
+        return pd.DataFrame([{by or "jobs": name, **_row(part, whole)} for name, part in parts])
+
+    def __repr__(self) -> str:
+        failed = sum(bool(each.cause) for each in self._played)
+        return f"<report of {len(self._played)} jobs, {failed} failed>"
+
+
+def _needs(job: Job) -> int:
+    """Nanoseconds of its steps alone, on the devices on which they take least."""
+    return min(job.lasts(kind) for kind in job.step_time())
+
+
+def _row(frame: pd.DataFrame, whole: float) -> dict[str, Any]:
+    good = frame[frame["ok"]]
+    kept = (good["served_s"] - good["lost_s"]) / good["served_s"].clip(lower=1e-12)
+    return {
+        "count": len(frame),
+        "failed": int((~frame["ok"]).sum()),
+        "jct_mean_s": good["jct_s"].mean(),
+        "jct_p50_s": good["jct_s"].quantile(0.5),
+        "jct_p99_s": good["jct_s"].quantile(0.99),
+        "waited_mean_s": good["waited_s"].mean(),
+        "slowdown_mean": good["slowdown"].mean(),
+        "rho_max": good["rho"].max(),
+        "makespan_s": frame["ended_s"].max() - frame["arrived_s"].min(),
+        "busy": frame["device_s"].sum() / whole,
+        "goodput": (good["device_s"] * kept).sum() / whole,
+        "cuts": int(frame["cuts"].sum()),
+        "losses": int(frame["losses"].sum()),
+        "lost_s": good["lost_s"].sum(),
+        "late": int(frame["late"].sum()),
+    }

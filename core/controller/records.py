@@ -273,11 +273,13 @@ class RunRecord(msgspec.Struct, eq=False):
     entered: bytearray = LATER  # by step: whether it has entered an order
     offered: dict[int, Ticket] = {}  # while a scheduler has it
     open_steps: int = 0  # in an order and not over
+    stopping: bool = False  # its gangs of several steps are to end early
     # written by `completion`
     unsettled: list[int] = LATER  # by step: its own end, and that of everything it reads; 0: it is settled
     late: list[int] = LATER  # by step: producers on other islands that are not over
     spoilt: dict[int, Blame] = {}  # step -> first blame of what it made
     sizes: dict[int, tuple[int, ...]] = {}  # irregular step -> what came out
+    done: dict[int, tuple[int, ...]] = {}  # gang of several steps -> how many of them were done
     users: dict[int, int] = {}  # slot read by moves -> reads that have not ended
     left: int = 0  # steps that have not settled
     # written by `outcomes`
@@ -357,6 +359,12 @@ class RunRecord(msgspec.Struct, eq=False):
             return self.names
         both = zip(self.names, self.counts, strict=True)
         return [part for named, count in both for part in named.parts(count)]
+
+    def undone(self) -> int:
+        """How many steps its gangs have left out. Where no device has said how many were done, all were."""
+        if not self.stopping or self.blame is not None:
+            return 0
+        return sum([self.plan.steps[at].steps - max(done) for at, done in self.done.items()])  # type: ignore[union-attr]
 
     def describe(self, step: int) -> tuple[str, str]:
         """Program and node, as the user named them."""

@@ -240,7 +240,7 @@ class PartsBySlice:
         if self._past:
             for step in message.steps:
                 seq: int = getattr(step, "seq", -1)
-                if seq >= 0 and not isinstance(step, m.AskStep):
+                if seq >= 0 and not isinstance(step, m.AskStep | m.CutStep):
                     self._waits.last, self._waits.hosts = seq - 1, self._parts.everyone
                     self._past = False
                     return
@@ -303,7 +303,7 @@ class PartsBySlice:
                 return self._freed(step)
             case m.CompileStep():
                 return ((self._of_plan.get(step.plan), step),)
-            case m.AskStep():
+            case m.AskStep() | m.CutStep():
                 return ((self.of_gang.get(step.seq), step),)
             case m.ForgetStep():
                 return self._forgotten(step)

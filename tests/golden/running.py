@@ -106,8 +106,8 @@ def a_sparse_exchange_ends_when_all_has_come() -> World:
 
 
 def a_stopped_gang_ends_with_its_step() -> World:
-    """A gang of several steps is told to stop while it runs: it ends with the step that is under way, on both hosts, and
-    the client hears how many steps it has left undone."""
+    """A gang of several steps is told to stop while it runs. It ends with the step that is under way, on both hosts,
+    and the client hears how many steps it has left undone."""
     w = _world()
     b = Build("train", s=2)
     program = b.program(b.call("step", "s", [b.arg("s", 4)], cost=1000 * MS, steps=1000))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..memory import Buffer
-from ..model import Account, Layout, Place, Plan, Program, RangeTable, Spans, ranges, spans
+from ..model import Account, Gang, Layout, Place, Plan, Program, RangeTable, Spans, ranges, spans
 from ..protocol import OF_ANOTHER, Blame, Get, RunHeader, Submit, View
 from ..schedule.policy import Ticket
 from .plan_rows import PlanRows, PlanView
@@ -364,7 +364,8 @@ class RunRecord(msgspec.Struct, eq=False):
         """How many steps its gangs have left out. Where no device has said how many were done, all were."""
         if not self.stopping or self.blame is not None:
             return 0
-        return sum([self.plan.steps[at].steps - max(done) for at, done in self.done.items()])  # type: ignore[union-attr]
+        said = [(self.plan.steps[at], done) for at, (done, *_) in self.done.items()]
+        return sum([max(0, gang.steps - done) for gang, done in said if isinstance(gang, Gang)])
 
     def describe(self, step: int) -> tuple[str, str]:
         """Program and node, as the user named them."""

@@ -128,7 +128,7 @@ def synthetic(
     if not kernel.duration and not kernel.collectives:
         raise ValueError(f"{who} takes no time; give it a duration, like '330us', or a collective, allreduce='4B'")
     waits = home.devices > 1 if collective is None else collective
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+    if type(steps) is not int or steps < 1:
         raise ValueError(f"{who}: steps={steps!r}; give a whole number of at least 1")
     if steps > 1 and (irregular or (home.devices > 1 and not waits)):
         raise ValueError(f"{who}: its {steps} steps end on all devices together: leave out irregular, and collective")

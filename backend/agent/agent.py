@@ -199,6 +199,7 @@ class Agent:
             e.SpillBuffer: devices.spill,
             e.RestoreBuffer: devices.restore,
             e.Abandon: self._abandon,
+            e.Cut: lambda effect: devices.cut(effect.seq),
             e.Reform: self._reform,
             e.Stop: lambda effect: self._end(effect.reason, effect.for_good),
             e.LogLine: lambda effect: log.info("%s", effect.text),

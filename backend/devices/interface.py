@@ -85,6 +85,9 @@ class Devices(Protocol):
 
     def abandon(self, seqs: Sequence[int]) -> None: ...
 
+    def cut(self, seq: int) -> None:
+        """Ends a gang of several steps with the step under way; or lets it go on, if that cannot be done."""
+
     def make(self, command: e.MakeBuffer) -> None: ...
 
     def view(self, command: e.MakeView) -> None: ...

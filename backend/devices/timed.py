@@ -1,8 +1,8 @@
 """Devices that take the time they are told, to run the real control plane with hundreds of hosts on one machine.
 
-A gang takes `cost` nanoseconds on each of its devices, in the order of the launches, and waits for no peer. Contents
-are zeros of the right size. JAX is not used. Neighbours: `agent`; `interface`. `Alarms` are for all
-of them, because a loop's timers are up to a millisecond late.
+A gang takes `cost` nanoseconds on each of its devices, in the order of the launches, and waits for no peer: one that is
+cut ends on each host with the step that is under way there. Contents are zeros of the right size. JAX is not used.
+Neighbours: `agent`; `interface`. `Alarms` are for all of them, because a loop's timers are up to a millisecond late.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 
+import msgspec
 import numpy as np
 
-from core.model import Gang, Hosts, Layout, Plan, Shards, device_spans, spans, virtual_index
+from core.model import Gang, GangSteps, Hosts, Layout, Plan, Shards, device_spans, spans, virtual_index
 from core.protocol import Blame
 from core.protocol import effects as e
 
@@ -77,6 +78,20 @@ class Alarms:
 ALARMS = Alarms()
 
 
+class TimedGang(msgspec.Struct, eq=False):
+    """A gang that has been launched and is not over. Its times are those of the alarms' clock."""
+
+    seq: int
+    run: int
+    gang: Gang
+    devices: list[int]
+    launched: int
+    enqueued: int  # by the host's clock
+    sizes: tuple[int, ...]
+    steps: GangSteps
+    ends: int = -1
+
+
 class TimedDevices:
     def __init__(self, devices: int, memory: int = 0, compile_ns: int = 0) -> None:
         self.post: Post = lambda event: None
@@ -89,7 +104,7 @@ class TimedDevices:
         self._mine: Sequence[int] = ()
         self._free: dict[int, int] = {}  # device -> when it is free
         self._layouts: dict[int, Layout] = {}
-        self._under_way: dict[int, None] = {}  # gangs
+        self._under_way: dict[int, TimedGang] = {}  # by seq, in the order of the launches
         self._closed = False
         self.gangs = 0
         ALARMS.enter()
@@ -120,10 +135,6 @@ class TimedDevices:
         assert isinstance(gang, Gang)
         now, enqueued = time.monotonic_ns(), self.stamps.now()
         ours = [device for device in self._mine if spans.contains(device_spans(gang.place), device)]
-        start = max([now, *(self._free[device] for device in ours)])
-        end = start + gang.cost
-        for device in ours:
-            self._free[device] = end
         for buffer in command.donated:
             self._layouts.pop(buffer, None)
         for slot, buffer in zip(gang.outputs, command.outputs, strict=True):
@@ -131,23 +142,45 @@ class TimedDevices:
         self.gangs += 1
         looks = [plan.slots[slot].layout for slot in gang.outputs]
         sizes = tuple(Shards(look).size[0] for look in looks if look.shape) if gang.irregular else ()
-        about = command.seq, sizes, command.run, enqueued, gang.collective
-        self._under_way[command.seq] = None
-        ALARMS.at(end, partial(self._over, *about))
+        steps = GangSteps(gang.steps)
+        made = TimedGang(command.seq, command.run, gang, ours, now, enqueued, sizes, steps)
+        self._under_way[command.seq] = made
+        self._time(made, now)
 
-    def _over(self, seq: int, sizes: tuple[int, ...], run: int, enqueued: int, collective: bool) -> None:
+    def _time(self, one: TimedGang, now: int) -> None:
+        """Sets when it begins, unless it has begun, and when it ends."""
+        begins = one.steps.begun
+        if not 0 <= begins <= now:
+            begins = max([one.launched, *(self._free[device] for device in one.devices)])
+        ends = begins + one.steps.begin(begins, one.gang.cost // one.gang.steps)
+        for device in one.devices:
+            self._free[device] = ends
+        if ends != one.ends:
+            one.ends = ends
+            ALARMS.at(ends, partial(self._over, one, ends))
+
+    def _over(self, one: TimedGang, at: int) -> None:
         """Ends a gang, in the thread of the alarms. An irregular one reports as many rows as its outputs hold."""
-        if self._under_way.pop(seq, seq) is not None:
-            return  # the gang was abandoned
+        if one.ends != at or self._under_way.pop(one.seq, None) is None:
+            return  # the gang was cut, or abandoned
         try:
-            self.stamps.took(seq, run, enqueued, self.stamps.now(), collective)
-            self.post(e.Finished(seq, None, sizes))
+            self.stamps.took(one.seq, one.run, one.enqueued, self.stamps.now(), one.gang.collective)
+            self.post(e.Finished(one.seq, None, (one.steps.done,) if one.gang.steps > 1 else one.sizes))
         except Exception as error:  # all hosts of this process share this thread: the others go on
             self.failed(error)
 
     def abandon(self, seqs: Sequence[int]) -> None:
         for seq in seqs:
             self._under_way.pop(seq, None)
+
+    def cut(self, seq: int) -> None:
+        """What was launched behind it begins sooner."""
+        one, now = self._under_way.get(seq), time.monotonic_ns()
+        if one is not None:
+            one.steps.cut(now)
+            self._free = dict.fromkeys(self._free, 0)
+            for each in list(self._under_way.values()):
+                self._time(each, now)
 
     # --- buffers: layouts without contents --------------------------------------------------------------------
 

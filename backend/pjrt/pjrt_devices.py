@@ -133,6 +133,9 @@ class PjrtDevices:
         self._checkpoints.abandon(seqs)
         self._line.do(self._launcher.abandon, tuple(seqs))
 
+    def cut(self, seq: int) -> None:
+        """Does nothing: what XLA has begun goes on to its end."""
+
     # --- buffers ------------------------------------------------------------------------------------------------
 
     def make(self, command: e.MakeBuffer) -> None:

@@ -64,6 +64,7 @@ class HeldRun(msgspec.Struct, eq=False):
     stuck: bool = False  # that time has passed, and something else is awaited
     blame: p.Blame | None = None  # its last failure
     cancelled: bool = False
+    stopped: bool = False  # so is its next try
 
     @property
     def waits(self) -> bool:
@@ -221,6 +222,10 @@ class Retries:
         self._finish(held, p.Blame("cancelled", "cancelled by its client", held.ir.name), now)
         return True
 
+    def stop(self, run: int) -> None:
+        if run in self._held:
+            self._held[run].stopped = True
+
     # --- what the controller says ---------------------------------------------------------------------------
 
     def named(self, buffer: int) -> int:
@@ -238,10 +243,10 @@ class Retries:
             return names
         return [name for name in names if name not in self.buffers or self.buffers[name].maker is None]
 
-    def ended(self, held: HeldRun, blame: p.Blame | None, now: int) -> None:
+    def ended(self, held: HeldRun, blame: p.Blame | None, now: int, undone: int = 0) -> None:
         """Its last try has ended."""
         if blame is None or not held.goes_on(blame) or self._state.phase not in MAY_CALL:
-            self._finish(held, blame, now)
+            self._finish(held, blame, now, undone=undone)
         elif lacks := self._lacks(held):
             self._finish(held, blame, now, lacks)
         else:
@@ -354,6 +359,8 @@ class Retries:
             calls.unregister(program, now)
         del self.waiting[held.run]
         held.due = -1
+        if held.stopped:
+            calls.call(p.StopRun(made.run), now)
         self._unblock()
         return True
 
@@ -384,7 +391,9 @@ class Retries:
 
     # --- ends -------------------------------------------------------------------------------------------------
 
-    def _finish(self, held: HeldRun, blame: p.Blame | None, now: int, lacks: tuple[tuple[int, str], ...] = ()) -> None:
+    def _finish(
+        self, held: HeldRun, blame: p.Blame | None, now: int, lacks: tuple[tuple[int, str], ...] = (), undone: int = 0
+    ) -> None:
         """The run has ended for good."""
         state, buffers = self._state, self.buffers
         runs = held.tries if held.waits else held.tries + 1
@@ -393,7 +402,7 @@ class Retries:
         held.due = -1
         if blame is not None and runs > 1 and infrastructure(blame) and not lacks:
             blame = msgspec.structs.replace(blame, cause=f"{blame.cause}; it was run {runs} times")
-        self._out.append(p.RunEnded(held.run, blame, lacks))
+        self._out.append(p.RunEnded(held.run, blame, lacks, undone))
         results = [buffers[name] for name in held.results if name]
         if blame is not None:
             spoilt = [each for each in results if state.state_of(each.sent_name) != "ready"]

@@ -108,6 +108,7 @@ class _DraftBuilder:
                 computation.collective,
                 node.irregular,
                 index,
+                computation.steps,
             )
         )
 

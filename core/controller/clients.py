@@ -20,6 +20,7 @@ from ..slices import Resources
 from .accounts import Accounts
 from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
+from .dispatch import Dispatch
 from .elastic import Elastic
 from .gets import Gets
 from .meters import Meters
@@ -55,6 +56,7 @@ class Clients(ControllerModule):
     _state: State
     _accounts: Accounts
     _buffers: Buffers
+    _dispatch: Dispatch
     _elastic: Elastic
     _gets: Gets
     _lowerings: Lowerings
@@ -82,7 +84,7 @@ class Clients(ControllerModule):
             p.Register: self._register, p.Unregister: self._unregister, p.Submit: self._runs.submit,
             p.Put: self._puts.put, p.View: self._views.view, p.Get: self._gets.get, p.Release: self._release,
             p.ReleaseSlice: self._release_slice, p.Relocate: self._slice_calls.called,
-            p.AskElastic: self._elastic.asked, p.Cancel: self._cancel, p.CloseSession: self._bye,
+            p.AskElastic: self._elastic.asked, p.Cancel: self._cancel, p.StopRun: self._stop, p.CloseSession: self._bye,
         }  # fmt: skip
 
     def grown(self) -> None:
@@ -214,6 +216,14 @@ class Clients(ControllerModule):
             self._outcomes.fail(run, blame, now)
         elif call.run > session.last_run:
             return f"it cancelled run {call.run}, which it never submitted"
+        return None  # it has ended meanwhile
+
+    def _stop(self, session: ClientRecord, call: p.StopRun, now: int) -> str | None:
+        run = session.runs.get(call.run)
+        if run is not None:
+            self._dispatch.stop(run)
+        elif call.run > session.last_run:
+            return f"it stopped run {call.run}, which it never submitted"
         return None  # it has ended meanwhile
 
     def _bye(self, session: ClientRecord, call: p.CloseSession, now: int) -> str | None:

@@ -8,14 +8,14 @@ what it depends on, in one global sequence of `seq`: that, and devices that run 
 
 In: runs that are admitted, and what schedulers pick. Out: steps to hosts, memory and buffers that are free behind them
 (`Ledger`, `buffer_refs`). `completion` takes to its end what has entered.
-The functions that matter: `start`, `pump`, `_enter_gang`, `_enter_move`, `open`.
+The functions that matter: `start`, `pump`, `_enter_gang`, `_enter_move`, `open`, `stop`.
 """
 
 from __future__ import annotations
 
 from ..memory import Buffers, Ledger
 from ..model import Gang, Move, device_spans
-from ..protocol import GangStep, RecvStep, SendStep
+from ..protocol import CutStep, GangStep, RecvStep, SendStep
 from ..record import OrderHash, token
 from ..schedule.policy import Ticket
 from .buffer_refs import BufferRefs
@@ -158,6 +158,8 @@ class Dispatch(ControllerModule):
             self._compilation.announce_on(run, island)
         donate = not row.donates or rows.donates(index, run.donated)
         self._outbox.step(island, GangStep(seq, run.id, index, hosts, sequential, sizes, donate), hosts)
+        if run.stopping:
+            self._cut(run, index, seq)
         unacked = hosts if sequential and not row.irregular else ()
         entry = InFlight(
             seq, "gang", island, hosts, hosts, hosts, now, now, run, index, -1, -1, row.cost, ticket, unacked
@@ -255,6 +257,20 @@ class Dispatch(ControllerModule):
             refs.entered(buffer, seq, count)
             if self._state.views:
                 self._views.work()
+
+    def stop(self, run: RunRecord) -> None:
+        """Its gangs of several steps end with the step under way; those that are still to enter do none. They do enter:
+        others wait for what they make, and the run ends well."""
+        if not run.stopping:
+            run.stopping = True
+            for entry in list(self._state.in_flight.values()):
+                if entry.run is run and entry.kind == "gang":
+                    self._cut(run, entry.step, entry.seq)
+
+    def _cut(self, run: RunRecord, index: int, seq: int) -> None:
+        row, gang = run.rows.steps[index], run.plan.steps[index]
+        if isinstance(gang, Gang) and gang.steps > 1:
+            self._outbox.step(row.island, CutStep(seq), row.hosts)
 
     def open(self, run: RunRecord, index: int, now: int) -> None:
         gates = run.gates

@@ -295,7 +295,7 @@ class Membership(ControllerModule):
         island = self._state.islands[number]
         if island.phase != "running" or island.coming or island.leaving or island.stale_world:
             return None
-        if order <= island.stream.again:
+        if order <= island.stream.again or any(spans.contains(island.members, host) for host in self._state.draining):
             return None
         return island.stream.seat(island.members[0][0]), island.stream.shape
 

@@ -109,7 +109,7 @@ class Outcomes(ControllerModule):
             self._tracing.trace.ended(run.id, self._state.now, run.blame)
         if self._state.watched and not run.session.gone:
             self._state.observe(RunEndSeen(run.session.number, run.call.run, run.blame))
-        self._outbox.note(run.session.peer, Ended(run.call.run, run.blame))
+        self._outbox.note(run.session.peer, Ended(run.call.run, run.blame, run.undone()))
 
     # --- a run is over ---------------------------------------------------------------------------------------
 

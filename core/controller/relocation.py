@@ -1,7 +1,8 @@
 """Takes the arrays of a client's slice elsewhere: to other devices, or to host memory and back.
 
 Names, futures and sharing stay as they are; only where the arrays lie is another. When all is prepared, the slice is
-held: what has been admitted goes on to its end, and all else that needs the slice waits (`Resources.hold`). Then
+held: what has been admitted goes on to its end (gangs of several steps end with the step under way), and all else that
+needs the slice waits (`Resources.hold`). Then
 
     move      a run of the controller's own copies the arrays. Its memory is reserved like any run's: all at once, or
               nothing moves. When it is over, names stand for the copies; if it fails, all is as it was.
@@ -35,6 +36,7 @@ from .array_copies import ArrayCopies, moved
 from .buffer_refs import BufferRefs
 from .call_arguments import one_by_one
 from .compilation import Compilation
+from .dispatch import Dispatch
 from .gets import Gets
 from .on_the_way import OnTheWay
 from .outbox import TurnOutbox
@@ -60,6 +62,7 @@ class Relocation(ControllerModule):
     _buffers: Buffers
     _compilation: Compilation
     _copies: ArrayCopies
+    _dispatch: Dispatch
     _gets: Gets
     _ledger: Ledger
     _lowerings: Lowerings
@@ -238,6 +241,8 @@ class Relocation(ControllerModule):
         if each.mine is None or (each.asleep and not each.mine <= self._state.asleep.keys()):
             self._views.wait_again(session)
             self._runs.lower_again(now, lambda: self._choose(each), session)
+            for number in sorted(each.runs & self._state.runs.keys()):
+                self._dispatch.stop(self._state.runs[number])
         self._runs.renew_reasons(words)
 
     def _choose(self, each: OnTheWay) -> None:

@@ -68,7 +68,7 @@ class Executor:
             p.ViewStep: self._views.read, p.FoldStep: self._views.fold, p.SpillStep: self._spill,
             p.RestoreStep: self._restore,
             p.PoisonStep: self._moves.poison, p.ExpectStep: self._moves.expect, p.CompileStep: self._compile,
-            p.ForgetStep: self._forget, p.AskStep: self._ask,
+            p.ForgetStep: self._forget, p.AskStep: self._ask, p.CutStep: lambda step: self._queue.cut(step.seq),
             p.GrownStep: lambda step: self._learn(step.all_hosts),
         }  # fmt: skip
 

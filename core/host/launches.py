@@ -14,7 +14,7 @@ Neighbours: `executor` brings gangs and what devices say of them; `local_buffers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -192,17 +192,28 @@ class LaunchQueue(msgspec.Struct, eq=False):
 
     def ask(self, seq: int) -> None:
         """Answered when it has launched: a host that is late says so late, and is missing until then."""
+        self._when_launched(seq, self._answer)
+
+    def cut(self, seq: int) -> None:
+        """The devices are told when they have it, whether or not they are through with it."""
+        self._when_launched(seq, self._tell_cut)
+
+    def _when_launched(self, seq: int, act: Callable[[HostGang, Causes], None]) -> None:
         gang, order = self._state.gangs.get(seq), self._state.order
         if gang is None:
             return
         launch: p.Cause = ("launch", seq)
         late = not gang.plain and self._causes.live(seq, launch)
         causes = (*order, launch) if late or launch in self._state.pending else order
-        self._causes.when(causes, self._answer, gang)
+        self._causes.when(causes, act, gang)
 
     def _answer(self, gang: HostGang, causes: Causes) -> None:
         if gang.state != "over" or gang.said:  # not a tombstone
             self._state.out.append(p.ToController(p.Arrived(gang.seq, self._state.members), causes))
+
+    def _tell_cut(self, gang: HostGang, causes: Causes) -> None:
+        if gang.state != "over" or gang.said:
+            self._state.out.append(p.Cut(gang.seq, causes))
 
     # --- the devices --------------------------------------------------------------------------------------
 

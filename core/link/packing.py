@@ -35,6 +35,12 @@ class GangRow(msgspec.Struct, frozen=True, array_like=True, tag=0):
     node: int
 
 
+class StepsRow(GangRow, frozen=True, array_like=True, tag=2):
+    """A Gang of several steps. Most have one, and are shorter without its number."""
+
+    steps: int
+
+
 class PackedPlan(msgspec.Struct, frozen=True, array_like=True):
     id: int
     program: str
@@ -42,7 +48,7 @@ class PackedPlan(msgspec.Struct, frozen=True, array_like=True):
     layouts: tuple[LayoutRow, ...]
     codes: tuple[Code, ...]
     slots: tuple[SlotRow, ...]
-    steps: tuple[GangRow | Move, ...]
+    steps: tuple[GangRow | StepsRow | Move, ...]
     after: tuple[tuple[int, ...], ...]
     results: tuple[int, ...]
 
@@ -82,8 +88,10 @@ def pack_plan(plan: Plan) -> PackedPlan:
     steps: list[GangRow | Move] = []
     for step in plan.steps:
         if isinstance(step, Gang):
-            fields = msgspec.structs.asdict(step)
-            steps.append(GangRow(**{**fields, "place": places.setdefault(step.place, len(places))}))
+            fields = {**msgspec.structs.asdict(step), "place": places.setdefault(step.place, len(places))}
+            if step.steps == 1:
+                del fields["steps"]
+            steps.append((GangRow if step.steps == 1 else StepsRow)(**fields))
         else:
             steps.append(step)
     rows = [

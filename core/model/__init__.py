@@ -8,6 +8,7 @@ topology, torus   clusters of islands of hosts of devices, from a file or ready 
 growth            what a running cluster may become, and which hosts its processes know
 program, validate             the program as a client sends it, one node for each sharded computation
 plan, resharding              the program bound to devices, and which host sends which shard to which host
+steps             when a gang of several equal steps ends, if it is cut
 errors            the exceptions that core raises at its own caller
 """
 
@@ -53,6 +54,7 @@ from .resharding import (
     virtual_index,
 )
 from .spans import EMPTY, Spans, count
+from .steps import GangSteps
 from .topology import (
     CLUSTER_KEYS,
     GIB,

@@ -70,6 +70,7 @@ class Gang(msgspec.Struct, frozen=True, array_like=True, tag=0):
     collective: bool
     irregular: bool
     node: int  # index into Program.nodes; -1 for a gang that reshards another one's input
+    steps: int = 1  # as in Computation; `cost` is that of all of them
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, tag=1):

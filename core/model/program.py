@@ -84,10 +84,11 @@ class Computation(msgspec.Struct, frozen=True):
 
     name: str
     key: str  # hash of its code and options
-    cost: int  # expected nanoseconds on each device
+    cost: int  # expected nanoseconds on each device, for all of its steps
     temp: int = 0  # bytes of scratch memory on each device while it runs
     collective: bool = True  # whether its devices wait for each other
     code: str = ""  # content hash under which hosts find the code; "" for a synthetic computation
+    steps: int = 1  # equal steps that it consists of: it may be told to end with any of them
 
 
 class Arg(msgspec.Struct, frozen=True, tag="arg"):

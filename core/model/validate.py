@@ -40,6 +40,8 @@ def validate(program: Program) -> None:
             _check_name(where, what, text)
         _check_number(where, "cost", computation.cost)
         _check_number(where, "temp", computation.temp)
+        if not 1 <= computation.steps <= MAX_NUMBER:
+            raise ProgramError(f"{where}: it has {computation.steps} steps; give it 1, or up to {MAX_NUMBER}")
     for number, value in enumerate(program.args):
         _check_value(f"argument {number}", value, program.slices)
     _check_indices("donate_args", program.donate_args, len(program.args), "argument")
@@ -106,6 +108,12 @@ class _ProgramWalk:
             _check_slice(here, value, node.slice, slices)
             if node.irregular and not value.shape:
                 raise ProgramError(f"{here}: an irregular computation makes rows, and a scalar has none")
+        does = self.program.computations[node.computation]
+        if does.steps > 1 and (node.irregular or (not does.collective and slices[node.slice].devices > 1)):
+            raise ProgramError(
+                f"{where}: its {does.steps} steps must end together, so it must be a collective, or on one device, and "
+                f"not irregular; or give it 1 step"
+            )
         self._donate(where, node)
 
     def _visit_input(self, where: str, ref: Ref, wanted: Value, home: int) -> None:

@@ -18,6 +18,7 @@ class RunEnded(Command, frozen=True):
     run: int
     blame: Blame | None = None
     lacks: tuple[tuple[int, str], ...] = ()  # (argument, what became of it): why a run could not be retried
+    undone: int = 0  # see `Ended`
 
 
 class ProgramTold(Command, frozen=True):

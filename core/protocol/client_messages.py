@@ -119,6 +119,13 @@ class Cancel(Wire, frozen=True, tag="cancel"):
     run: int
 
 
+class StopRun(Wire, frozen=True, tag="stop_run"):
+    """End its computations of several steps with the step that is under way; those that have not begun do none. The
+    run ends well, and Ended says how many steps it has left undone. A controller that starts anew forgets this."""
+
+    run: int
+
+
 class CloseSession(Wire, frozen=True, tag="bye"):
     pass
 
@@ -135,6 +142,7 @@ Call = (
     | Relocate
     | AskElastic
     | Cancel
+    | StopRun
     | CloseSession
 )
 
@@ -174,6 +182,7 @@ class Ended(Wire, frozen=True, tag="ended"):
 
     run: int
     blame: Blame | None = None
+    undone: int = 0  # steps, of computations that were ended early
 
 
 class ProgramCompiled(Wire, frozen=True, tag="compiled_program"):

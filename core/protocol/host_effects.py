@@ -81,6 +81,14 @@ class Launch(Command, frozen=True):
         return tuple(ranges.each(self.gives))
 
 
+class Cut(Command, frozen=True):
+    """End a gang of several steps with the step that is under way (`model.GangSteps`). Its Launch came before, and it
+    may have ended meanwhile. Devices that cannot do that let it go on to its end."""
+
+    seq: int
+    causes: tuple[Cause, ...]
+
+
 class FreeBuffer(Command, frozen=True):
     """Free this host's shards of the buffer, on its devices or, if spilled, in host memory or on disk; and those of the
     buffers whose ids come next, if `count` says that they are several."""
@@ -275,7 +283,7 @@ class Sent(Event, Command, frozen=True):
 
 
 class Finished(Event, frozen=True):
-    """The gang has ended on all devices of this host."""
+    """The gang has ended on all devices of this host. `sizes`: as in `Done`."""
 
     seq: int
     blame: Blame | None = None

@@ -142,6 +142,12 @@ class AskStep(Wire, frozen=True, tag="ask"):
     seq: int
 
 
+class CutStep(Wire, frozen=True, tag="cut"):
+    """This gang of several steps is to end with the step that is under way. Its Done says how many it has done."""
+
+    seq: int
+
+
 class GrownStep(Wire, frozen=True, tag="grown_step"):
     """The cluster has these hosts now. This comes before anything that names the new ones."""
 
@@ -150,7 +156,7 @@ class GrownStep(Wire, frozen=True, tag="grown_step"):
 
 Step = (
     GangStep | SendStep | RecvStep | FreeStep | ViewStep | FoldStep | SpillStep | RestoreStep
-    | PoisonStep | ExpectStep | CompileStep | ForgetStep | AskStep | GrownStep
+    | PoisonStep | ExpectStep | CompileStep | ForgetStep | AskStep | CutStep | GrownStep
 )  # fmt: skip
 
 
@@ -252,7 +258,9 @@ class Done(Wire, frozen=True, tag="done"):
     seq: int
     hosts: Spans
     blame: Blame | None = None
-    sizes: tuple[int, ...] = ()  # by output of an irregular node: the first dimension of the largest shard
+    # by output of an irregular node: the first dimension of the largest shard; of a gang of several steps: how many of
+    # them were done, if the devices know
+    sizes: tuple[int, ...] = ()
 
 
 class Enqueued(Wire, frozen=True, tag="enqueued"):

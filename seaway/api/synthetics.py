@@ -25,10 +25,10 @@ class SyntheticComputation(Computation[Any]):
 
     def __init__(
         self, name: str, home: Slice, kernel: Kernel, *, out: Any, in_shardings: Any, out_shardings: Any,
-        irregular: bool, collective: bool, donate: Sequence[int],
+        irregular: bool, collective: bool, donate: Sequence[int], steps: int,
     ) -> None:  # fmt: skip
         super().__init__(name, home, donate=donate)
-        self.kernel = kernel
+        self.kernel, self.steps = kernel, steps
         self._made, self._in, self._out = out, in_shardings, out_shardings
         self._irregular, self._collective = irregular, collective
 
@@ -59,7 +59,7 @@ class SyntheticComputation(Computation[Any]):
             name=self.name, home=self.slice, inputs=shape.leaves, expects=expects, outputs=outputs,
             out_shardings=splits, out_tree=tree, donate=self.donated(shape), irregular=self._irregular,
             collective=self._collective, kernel=self.kernel, key=self._key(),
-            evaluate=partial(_pass, shape.leaves, outputs),
+            evaluate=partial(_pass, shape.leaves, outputs), steps=self.steps,
         )  # fmt: skip
 
     def _output(self, given: tuple[Any, ...]) -> Any:
@@ -97,6 +97,7 @@ def synthetic(
     donate_argnums: int | Sequence[int] = (),
     irregular: bool = False,
     collective: bool | None = None,
+    steps: int = 1,
 ) -> SyntheticComputation:
     """Make a computation that takes `duration` on each device, and what its collectives take where it runs.
 
@@ -104,6 +105,9 @@ def synthetic(
     temp: scratch memory on each device. kernel: the whole cost at once (`sim.hardware.Kernel`).
     out: what it returns, as abstract values or a function of the arguments. Without it, what it returns is like its
     arguments. collective: whether its devices wait for one another; if there are several, they do.
+    steps: how often all of that is done, one step right behind the other: as good as so many calls in a row, and one
+    event. `run.stop()` ends it with the step under way, and so does a slice that is suspended or moved; `run.steps`
+    then says how many were done, and a call with the rest goes on.
 
         >>> step = sw.synthetic("step", devices=8, duration="330us", allreduce="4B")
         >>> with sw.simulate("B", hosts=2):
@@ -124,7 +128,11 @@ def synthetic(
     if not kernel.duration and not kernel.collectives:
         raise ValueError(f"{who} takes no time; give it a duration, like '330us', or a collective, allreduce='4B'")
     waits = home.devices > 1 if collective is None else collective
+    if type(steps) is not int or steps < 1:
+        raise ValueError(f"{who}: steps={steps!r}; give a whole number of at least 1")
+    if steps > 1 and (irregular or (home.devices > 1 and not waits)):
+        raise ValueError(f"{who}: its {steps} steps end on all devices together: leave out irregular, and collective")
     return SyntheticComputation(
         name, home, kernel, out=out, in_shardings=in_shardings, out_shardings=out_shardings, irregular=irregular,
-        collective=waits, donate=as_numbers(donate_argnums),
+        collective=waits, donate=as_numbers(donate_argnums), steps=steps,
     )  # fmt: skip

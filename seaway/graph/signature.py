@@ -25,12 +25,12 @@ class Signature:
     None if there is nothing to compute. key: equal for equal code and options. function: the JAX function of the
     leaves, to be compiled; for an irregular computation it returns the padded arrays and their row count. document: in
     place of a function, instructions for hosts to read or write files (see `checkpoint`). reshards: nothing is
-    computed; what it wants of its input is all there is to it.
+    computed; what it wants of its input is all there is to it. steps: so many equal steps; the cost is that of one.
     """
 
     __slots__ = (
         "collective", "document", "donate", "evaluate", "expects", "function", "graph", "inputs", "irregular", "kernel",
-        "key", "name", "out_names", "out_shardings", "out_tree", "outputs", "reshards", "slice", "work",
+        "key", "name", "out_names", "out_shardings", "out_tree", "outputs", "reshards", "slice", "steps", "work",
     )  # fmt: skip
 
     def __init__(
@@ -39,14 +39,14 @@ class Signature:
         donate: tuple[int, ...] = (), irregular: bool = False, collective: bool = True,
         kernel: Kernel | None = None, work: Callable[[], Any] | None = None, evaluate: Evaluate | None = None,
         out_names: tuple[str, ...] | None = None, function: Callable[..., Any] | None = None,
-        document: bytes = b"", reshards: bool = False,
+        document: bytes = b"", reshards: bool = False, steps: int = 1,
     ) -> None:  # fmt: skip
         self.name, self.slice, self.key = name, home, key
         self.inputs, self.expects, self.donate = inputs, expects, donate
         self.outputs, self.out_shardings, self.out_tree = outputs, out_shardings, out_tree
         self.irregular, self.collective, self.kernel = irregular, collective, kernel
         self.work, self.evaluate, self.function, self.document = work, evaluate, function, document
-        self.reshards = reshards
+        self.reshards, self.steps = reshards, steps
         self.out_names = trees.paths(out_tree) if out_names is None else out_names
         self.graph: Graph | None = None  # the program of this one call, once built
 

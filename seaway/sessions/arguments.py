@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from core.client import Blocked, Client, to_put
-from core.model import Program, Range, Sharding, SliceSpec, ranges
+from core.model import Node, Program, Range, Sharding, SliceSpec, ranges
 
 from ..errors import NotNow
 from ..graph import Graph
@@ -97,7 +97,7 @@ class ElasticState:
 class BoundProgram:
     """A program as one client uses it: lowered, and registered with its first call."""
 
-    __slots__ = ("avals", "constants", "graph", "ir", "keep", "number", "results")
+    __slots__ = ("avals", "constants", "graph", "ir", "keep", "number", "results", "steps")
 
     def __init__(self, graph: Graph, ir: Program) -> None:
         self.graph, self.ir = graph, ir
@@ -105,6 +105,8 @@ class BoundProgram:
         self.keep = (False,) if graph.hidden else ()
         names = iter(graph.out_names)
         self.results = [DescribedArray(*graph.output(ref), _label(next(names, ""), graph.name)) for ref in graph.made]
+        nodes = [node for node in ir.nodes if isinstance(node, Node)]
+        self.steps = sum([ir.computations[node.computation].steps for node in nodes])
         self.avals = [about.aval for about in self.results]
         self.constants: dict[int, Array] = {}  # large captured constants that were put, by argument
 

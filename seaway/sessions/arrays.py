@@ -34,6 +34,8 @@ class Run(msgspec.Struct, eq=False):
     done, ended_at    whether it has ended, and when, in nanoseconds of the session's clock (-1: not yet)
     due_at, late      its deadline on that clock (0: none), and whether it has missed it
     tries, blame      how often it was submitted again, and why it failed (None: it has not)
+    steps             once it has ended: how many steps its computations have done; one that is no `sw.synthetic(...,
+                      steps=...)` has one step
 
         >>> step = sw.synthetic("step", devices=4, duration="1ms")
         >>> with sw.simulate("B", hosts=2):
@@ -49,6 +51,7 @@ class Run(msgspec.Struct, eq=False):
     ended_at: int = -1
     tries: int = 0
     blame: Blame | None = None
+    _steps: int = 0
     _looked_at: bool = False  # somebody has been told of its failure
     _must_be_seen: bool = False  # its failure is raised even if nobody waits for it
     _takes: dict[int, str] = {}  # of one that may be submitted again: what its arguments are called
@@ -68,6 +71,17 @@ class Run(msgspec.Struct, eq=False):
         """Ask that it stop. What it has not made by then fails; whoever waits for that gets `Cancelled`."""
         self._looked_at = True
         self._caller.cancel(self)
+
+    def stop(self) -> None:
+        """Ask that its computations of several steps end with the step under way, on all their devices. What has not
+        begun does no step. It ends well: its results are there, and `steps` says how far it came. Returns at once."""
+        self._caller.stop(self)
+
+    @property
+    def steps(self) -> int:
+        if not self.done:
+            raise NotNow(f"{self!r}: how many steps it does is known when it has ended: run.wait().steps")
+        return self._steps if self.blame is None else 0
 
     def wait(self) -> Run:
         """Until it has ended; raises what it failed with."""

@@ -166,7 +166,7 @@ class Caller:
         gone = ranges.folded(donated) if donated else ()
         taken = [part for names in gone for part in self._dropped.take(names)]
         graph, names, arrays, group = bound.graph, answer.results, list[Array](), None
-        run = Run(self, answer.run, graph.name, due)
+        run = Run(self, answer.run, graph.name, due, _steps=bound.steps)
         if not graph.hidden:
             group = ArrayGroup(self, names, bound.results, self._dropped.names.append, run)
             self._hold(group)
@@ -399,6 +399,11 @@ class Caller:
             self._may_call()
             self._port.call(lambda client, now: client.cancel(run.number, now))
 
+    def stop(self, run: Run) -> None:
+        if not run.done:
+            self._may_call()
+            self._port.call(lambda client, now: client.stop(run.number, now))
+
     def release_slice(self, home: Slice | ElasticSlice) -> None:
         """Release a slice's devices. A slice that this client has not used has none."""
         if not isinstance(home, Slice | ElasticSlice):
@@ -491,6 +496,7 @@ class Caller:
         if effect.blame is not None:
             run.blame = run._final(effect.blame, effect.lacks)
             self.earlier.failure(run)
+        run._steps -= effect.undone
         run.ended_at = now  # last of the run: who sees it may look at the blame
         if self._ended_runs is not None:
             self._ended_runs.append(run)

@@ -26,7 +26,8 @@ from core.transfer import Transfer
 from ..engine import Ints, ThreadPool, TieBreak
 from ..hosts import WORDS, code_ready, is_word
 from .climbs import report_about
-from .host_times import HostTimes, as_vector, at_one
+from .gangs import CohortGang
+from .host_times import HostTimes, as_vector, at_one, earliest
 from .parts import CohortPart, PartGroup
 from .routes import Rows
 
@@ -51,6 +52,7 @@ class Commands:
             e.CompileCode: self._compile, e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy,
             e.OpenSend: self._later, e.OpenRecv: self._later, e.ExpectRecv: self._later,
             e.DropTransfer: self._later, e.CountRows: self._count, e.Reform: self._unable, e.Abandon: self._unable,
+            e.Cut: self._cut,
         }  # fmt: skip
 
     @property
@@ -161,6 +163,14 @@ class Commands:
         """What waited for more than the order: gangs may wait for it."""
         if len(effect.causes) > 1:
             self.happen(part, ("made", effect.buffer), self.when(part, effect.causes))
+
+    def _cut(self, part: CohortPart, effect: e.Cut) -> None:
+        """The word to the first of these hosts decides."""
+        job, when = self.island.jobs.get(effect.seq), earliest(self.when(part, effect.causes))
+        at = max(self.sim.now, when + self.sim.times.pcie_latency)
+        self._until = max(self._until, at)
+        if isinstance(job, CohortGang):
+            self.sim.clock.at(at, self.island.gangs.cut, job)
 
     def over(self, seq: int) -> None:
         """A gang has ended everywhere."""

@@ -2,7 +2,8 @@
 
 A device runs what was enqueued on it in that order. So a gang's turn comes at a host when the gang has been
 enqueued there and the gang before it on these devices has ended. The end of a gang is known when it starts.
-So the start of the next one is known early, and a gang takes two events, however many hosts it has.
+So the start of the next one is known early, and a gang takes two events, however many hosts it has. A gang of several
+steps may be cut while it runs: its end is known when it comes, and only then does the start of the next one follow.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from core.model import Gang, Island, Place, Plan, Spans, device_spans, spans
+from core.model import Gang, GangSteps, Island, Place, Plan, Spans, device_spans, spans
 from core.record import PLACEHOLDER
 
 from ..engine import LATE, Ints
@@ -75,6 +76,7 @@ class CohortGang(msgspec.Struct, eq=False):
     ends: Ints | int = 0
     flags: int = 0
     alone: CohortSoloGang | None = None  # the gang of which this is one host's job
+    steps: GangSteps | None = None  # if it has several; its hosts then run it together
 
 
 class Gangs:
@@ -186,6 +188,9 @@ class Gangs:
 
     def waits(self, job: CohortGang) -> bool:
         """Whether it has not started."""
+        return self._is_live(job) and (job.steps is None or job.steps.begun < 0)
+
+    def _is_live(self, job: CohortGang) -> bool:
         return (job.seq, job.where.hosts) in self._live
 
     def _seen(self, where: PlaceIndices) -> PlaceIndices:
@@ -196,7 +201,10 @@ class Gangs:
     def enter(self, seq: int, plan: Plan, gang: Gang) -> CohortGang:
         """Adds a gang to the island's order, behind all gangs that share a device with it."""
         where = self.where(gang.place)
-        return self._enter(CohortGang(seq, plan, gang, where, where.number))
+        job = CohortGang(seq, plan, gang, where, where.number)
+        if gang.steps > 1:
+            job.steps = GangSteps(gang.steps)
+        return self._enter(job)
 
     def enter_alone(self, seq: int, plan: Plan, gang: Gang) -> CohortSoloGang:
         """Adds a gang that is no collective: each of its hosts runs it when it can."""
@@ -216,12 +224,12 @@ class Gangs:
     def resume(self, job: CohortGang, arrived: Ints, ends: Ints | int) -> None:
         """A gang that has just been added has started already: its turn had come at these times, and it ends then."""
         assert not job.before
-        del self._live[job.seq, job.where.hosts]
         job.missing, job.ready, job.arrived, job.ends = 0, arrived, arrived, ends
         if job.alone is not None:
             job.alone.arrived[job.where.rows.start] = int(arrived[0])  # type: ignore[union-attr]  # one host is a slice
-        self._occupy(job.where, ends)
-        self._sim.clock.at(ends if isinstance(ends, int) else int(ends.min()), self._end, job)
+        if job.steps is None:
+            self._end_known(job)
+        self._sim.clock.at(earliest(ends), self._end, job)
 
     def _enter(self, job: CohortGang) -> CohortGang:
         for other in self._live.values():
@@ -282,7 +290,7 @@ class Gangs:
             if self.slow is not None:
                 slow = float(self.slow[where.rows].max())
                 took = took if slow == 1.0 else int(took * slow)
-            job.ends = end = now + took
+            job.ends = end = now + (took if job.steps is None else job.steps.begin(now, took))
             arrived = job.arrived
             sim.trace.started(job.seq, [arrived] if isinstance(arrived, int) else arrived, now, job.flags)
         elif job.alone is not None:
@@ -293,12 +301,26 @@ class Gangs:
                 slows = self.slow[where.rows]
                 each = np.where(slows == 1.0, took, (took * slows).astype(np.int64))
             job.arrived = as_vector(job.arrived, where.number)
-            job.ends = job.arrived + each
+            job.ends = job.arrived + (each if job.steps is None else job.steps.begin(now, latest(each)))
             end = int(job.ends.min())
             sim.trace.update(job.seq, job.flags, started=now)
-        self._occupy(where, job.ends)
+        if job.steps is None:
+            self._end_known(job)
         sim.clock.at(end, self._end, job)
-        del self._live[job.seq, where.hosts]
+
+    def cut(self, job: CohortGang) -> None:
+        """The word has come to a device of the gang to end it with the step under way. It may be over."""
+        steps = job.steps
+        if steps is not None and self._is_live(job):
+            steps.cut(self._sim.now)
+            if steps.begun >= 0 and steps.ends < earliest(job.ends):
+                job.ends = job.ends - (earliest(job.ends) - steps.ends)
+                self._sim.clock.at(steps.ends, self._end, job)
+
+    def _end_known(self, job: CohortGang) -> None:
+        """It has started, and will not be cut any more: gangs behind it know when their turn comes."""
+        del self._live[job.seq, job.where.hosts]
+        self._occupy(job.where, job.ends)
         behind, job.behind = job.behind, []
         for other in behind:
             other.before -= 1
@@ -325,6 +347,10 @@ class Gangs:
 
     def _end(self, job: CohortGang) -> None:
         """Collects what ends at the same nanosecond, to end it in the order of `seq`."""
+        if job.steps is not None:
+            if not self._is_live(job):
+                return  # it was cut, and is over
+            self._end_known(job)
         if not self.ending:
             self._sim.clock.at(self._sim.now, self._all_ended, priority=LATE)
         self.ending.append(job)

@@ -31,13 +31,13 @@ Neighbours: `island` and `commands` say what comes; `sim.simulation.takeover` re
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from core.model import Gang, Plan, Spans, spans
+from core.model import Gang, GangSteps, Plan, Spans, spans
 from core.protocol import messages as m
 from core.transfer import Transfer
 
@@ -110,7 +110,8 @@ class ThreadTimes(NamedTuple):
 
 class GangUnderWay(NamedTuple):
     """A gang, or one host's part of it if it is no collective. By host: ready, when it is enqueued there; 0: not known;
-    ends, when it ends there; None: it has not started; slow, as that was when its first host started."""
+    ends, when it ends there; None: it has not started; slow, as that was when its first host started. steps: if it has
+    several."""
 
     seq: int
     plan: Plan
@@ -119,6 +120,7 @@ class GangUnderWay(NamedTuple):
     ready: Ints
     ends: Ints | None
     slow: dict[int, float] | None
+    steps: GangSteps | None
 
 
 class Checkpoint:
@@ -158,7 +160,7 @@ def _under_way(island: CohortIsland) -> Iterable[GangUnderWay]:
                 np.zeros(len(hosts), dtype=np.int64) if part.ready is NONE else as_vector(part.ready, len(hosts)).copy()
             )
             ends = as_vector(part.ends, len(hosts)).copy() if started else None
-            yield GangUnderWay(seq, part.plan, part.gang, hosts, ready, ends, slow)
+            yield GangUnderWay(seq, part.plan, part.gang, hosts, ready, ends, slow, copy(part.steps))
 
 
 class History:
@@ -219,8 +221,10 @@ class History:
         took = 0
         if isinstance(step, m.GangStep):
             plan = self._island.names.runs[step.run]
-            takes = self._island.sim.prices(plan, plan.steps[step.step], step.seq)  # type: ignore[arg-type]
-            took = takes.own + takes.links
+            gang = plan.steps[step.step]
+            assert isinstance(gang, Gang)
+            takes = self._island.sim.prices(plan, gang, step.seq)
+            took = (takes.own + takes.links) * gang.steps
             if step.ack:
                 self._open[m.Enqueued, step.seq] = step.hosts
         self._ordered[key] = self._island.sim.now, took

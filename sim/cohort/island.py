@@ -377,6 +377,8 @@ class CohortIsland:
         return said[0].blame if said else None
 
     def _sizes(self, job: CohortGang) -> tuple[int, ...]:
+        if job.steps is not None:
+            return (job.steps.done,)
         return self.sim.sizes(job.plan, job.gang, job.seq) if job.gang.irregular else ()
 
     def _tell_over(self, job: CohortGang, parts: list[CohortPart]) -> tuple[m.Done, ...]:

@@ -240,7 +240,7 @@ class PartsBySlice:
         if self._past:
             for step in message.steps:
                 seq: int = getattr(step, "seq", -1)
-                if seq >= 0 and not isinstance(step, m.AskStep):
+                if seq >= 0 and not isinstance(step, m.AskStep | m.CutStep):
                     self._waits.last, self._waits.hosts = seq - 1, self._parts.everyone
                     self._past = False
                     return
@@ -288,7 +288,10 @@ class PartsBySlice:
             shares[self._of_run.get(header.run)].runs.append(header)
         for at, step in enumerate(message.steps):
             if type(step) is m.GangStep:
-                shares[self._of_run.get(step.run)].put(at, step)
+                whose = self._of_run.get(step.run)
+                if whose is not None:
+                    self.of_gang[step.seq] = whose
+                shares[whose].put(at, step)
             else:
                 for owner, mine in self._shared(step):
                     shares[owner].put(at, mine)
@@ -303,7 +306,7 @@ class PartsBySlice:
                 return self._freed(step)
             case m.CompileStep():
                 return ((self._of_plan.get(step.plan), step),)
-            case m.AskStep():
+            case m.AskStep() | m.CutStep():
                 return ((self.of_gang.get(step.seq), step),)
             case m.ForgetStep():
                 return self._forgotten(step)
@@ -342,9 +345,7 @@ class PartsBySlice:
     def _take(self, message: m.Ordered) -> None:
         """Takes in what an order does with slices' programs."""
         for step in message.steps:
-            if isinstance(step, m.GangStep) and step.run in self._of_run:
-                self.of_gang[step.seq] = self._of_run[step.run]
-            elif isinstance(step, m.ForgetStep):
+            if isinstance(step, m.ForgetStep):
                 for plan in step.plans:
                     owner = self._of_plan.pop(plan, None)
                     if owner is not None:

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from core.model import Cluster, Gang, Plan, Spans, device_spans, spans
+from core.model import Cluster, Gang, GangSteps, Plan, Spans, device_spans, spans
 from core.protocol import Blame, Event, Finished, Launch
 from core.record import PLACEHOLDER, Trace
 
@@ -25,7 +25,7 @@ from ..engine import SimClock
 
 
 class Takes(NamedTuple):
-    """What a gang takes.
+    """What a gang takes; if it has several steps, what each of them does.
 
     own: nanoseconds that each device computes. links: nanoseconds that it waits for links. inline: whether the thread
     that enqueues the gang computes it. cores: how many of its host's cores it keeps busy, on average.
@@ -69,6 +69,7 @@ class DeviceJob(msgspec.Struct, eq=False):
     parts: dict[int, HostPart] = {}
     running: bool = False
     ends: int = -1  # when, if that is known
+    steps: GangSteps | None = None  # if it has several
     broken: bool = False  # a member is gone: the gang never ends, until its launches are abandoned
 
 
@@ -85,6 +86,7 @@ class GangOnDevices(NamedTuple):
     waiting: tuple[int, ...]  # hosts that have it, and have not started it
     placeholders: bool
     slow: dict[int, float]
+    steps: GangSteps | None
 
 
 class SoloGang(msgspec.Struct, eq=False):
@@ -113,6 +115,8 @@ class Fabric:
         self.slow: dict[int, float] = {}  # by host
         self.failing: dict[tuple[int, str], Blame] = {}  # (host, gang's name): its next execution there fails
         self.dead: dict[int, None] = {}  # devices
+        self._last: dict[int, int] = {}  # by host: the last gang that its devices were given
+        self._cut_early: dict[int, None] = {}  # gangs that were cut before any device was given them
         self.finished = 0
 
     def launch(self, host: int, launch: Launch, plan: Plan) -> None:
@@ -124,6 +128,7 @@ class Fabric:
     def enqueue(self, host: int, seq: int, plan: Plan, gang: Gang, placeholders: bool = False, at: int = -1) -> None:
         """`at`: when it was at the head of all its queues, if that is past."""
         job, part = self._add(host, seq, plan, gang, placeholders)
+        self._last[host] = seq
         for device in part.devices:
             if self._queues[device][0] is job and device not in self.dead:
                 self._at_head(job, part)
@@ -136,6 +141,9 @@ class Fabric:
         if job is None:
             hosts = spans.count(_hosts_of(self._cluster, gang)) if gang.collective else 1
             job = self._jobs[key] = DeviceJob(seq, plan, gang, hosts)
+            if gang.steps > 1:
+                job.steps = GangSteps(0 if seq in self._cut_early else gang.steps)
+                self._cut_early.pop(seq, None)
         taken = device_spans(gang.place)
         mine = tuple([device for device in self._cluster.devices_of(host) if spans.contains(taken, device)])
         part = job.parts[host] = HostPart(host, mine, len(mine), placeholders)
@@ -143,14 +151,28 @@ class Fabric:
             self._queues.setdefault(device, deque()).append(job)
         return job, part
 
-    def runs(self, hosts: Sequence[int], seq: int, plan: Plan, gang: Gang, ends: int) -> None:
+    def cut(self, host: int, seq: int) -> None:
+        """A host has told its devices to end a gang with the step under way. It may be over; or still to come."""
+        job = self._jobs.get((seq, -1)) or self._jobs.get((seq, host))
+        if job is None:
+            if seq > self._last.get(host, -1):
+                self._cut_early[seq] = None
+        elif job.steps is not None:
+            job.steps.cut(self._clock.now)
+            if job.ends > job.steps.ends:
+                job.ends = job.steps.ends
+                self._clock.at(job.ends, self._end, job)
+
+    def runs(
+        self, hosts: Sequence[int], seq: int, plan: Plan, gang: Gang, ends: int, steps: GangSteps | None = None
+    ) -> None:
         """These hosts' devices run a gang already, and will until it ends."""
         now = self._clock.now
         jobs = []
         for host in hosts:
             job, part = self._add(host, seq, plan, gang, False)
             part.missing, part.arrived = 0, now
-            job.running, job.missing, job.ends = True, 0, ends
+            job.running, job.missing, job.ends, job.steps = True, 0, ends, steps
             jobs.append(job)
         if not gang.collective:
             self.alone(seq, gang, dict(self.slow)).arrived.update(dict.fromkeys(hosts, now))
@@ -184,9 +206,12 @@ class Fabric:
             takes = takes._replace(own=own, links=int((takes.own + takes.links) * slow) - own)
         computing = self._computing
         if computing is None or not any(map(computing.here, job.parts)):
-            job.ends = now + takes.own + takes.links
+            each = takes.own + takes.links
+            job.ends = now + (each if job.steps is None else job.steps.begin(now, each))
             self._clock.at(job.ends, self._end, job)
-        else:
+        else:  # which do not end it early
+            job.steps, steps = None, job.gang.steps
+            takes = takes._replace(own=takes.own * steps, links=takes.links * steps)
             devices = {host: len(part.devices) for host, part in job.parts.items()}
             computing.run(devices, takes, lambda: self._end(job))
 
@@ -208,8 +233,13 @@ class Fabric:
     def _end(self, job: DeviceJob) -> None:
         if job.broken:
             return
-        del self._jobs[job.seq, -1 if job.gang.collective else next(iter(job.parts))]
+        key = job.seq, -1 if job.gang.collective else next(iter(job.parts))
+        if key not in self._jobs:
+            return  # it was cut, and is over
+        del self._jobs[key]
         sizes = self._sizes(job.plan, job.gang, job.seq) if job.gang.irregular else ()
+        if job.steps is not None:
+            sizes = (job.steps.done,)
         heads: list[tuple[DeviceJob, HostPart]] = []
         for part in job.parts.values():
             heads += self._leave(job, part)
@@ -260,7 +290,7 @@ class Fabric:
             gang = found.get(seq)
             if gang is None:
                 slow = {} if alone is None else alone.slow
-                gang = found[seq] = GangOnDevices(job.plan, job.gang, {}, {}, (), False, slow)
+                gang = found[seq] = GangOnDevices(job.plan, job.gang, {}, {}, (), False, slow, job.steps)
             for host, part in job.parts.items():
                 if part.arrived >= 0:
                     gang.arrived[host] = part.arrived

@@ -233,6 +233,7 @@ class HostProcess(Process):
         self.acts: dict[type, Callable[[Any, int], int]] = {
             e.Send: self._send, e.Launch: self.launch, e.Prepare: self.prepare, e.CompileCode: self._compile,
             e.Reform: self._reform, e.Abandon: self._abandon, e.Stop: self._stop, e.CountRows: self._count,
+            e.Cut: self._cut,
             e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy, e.LogLine: self._say, e.Close: self._close,
         }  # fmt: skip
 
@@ -360,6 +361,11 @@ class HostProcess(Process):
     def launched(self, effect: e.Launch, plan: Plan) -> None:
         if self.alive and effect.seq not in self._given_up:
             self.sim.fabric.launch(self.name, effect, plan)
+
+    def _cut(self, effect: e.Cut, at: int) -> int:
+        """No thread that enqueues is asked: the word may come to the devices before the gang."""
+        self.sim.clock.at(at + self.sim.times.pcie_latency, self.sim.fabric.cut, self.name, effect.seq)
+        return at
 
     def plan_of(self, run: int) -> Plan:
         plan = self.machine.executor.plan_of(run)

@@ -279,6 +279,7 @@ class Beginning:
 
     def _resume(self, island: CohortIsland, job: CohortGang, here: GangOnDevices) -> None:
         hosts = list(spans.items(job.where.hosts))
+        job.steps = here.steps
         if here.ends:
             ends = np.array([here.ends[host] for host in hosts], dtype=np.int64)
             arrived = np.array([here.arrived.get(host, 0) for host in hosts], dtype=np.int64)

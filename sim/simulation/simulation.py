@@ -361,7 +361,7 @@ class Simulation:
         found = self._prices.get(key)
         if found is None:
             found = self._prices[key] = self._price(plan, gang)
-            self.longest_gang = max(self.longest_gang, found.own + found.links)
+            self.longest_gang = max(self.longest_gang, (found.own + found.links) * gang.steps)
         if not self.noise.compute:
             return found
         more = self.noise.compute * chance.fraction(chance.key(self.seed, COMPUTE), seq)
@@ -370,7 +370,7 @@ class Simulation:
     def _price(self, plan: Plan, gang: Gang) -> Takes:
         kernel = self.kernels.get(plan.codes[gang.computation].key)
         if kernel is None:
-            return Takes(gang.cost, 0)
+            return Takes(gang.cost // gang.steps, 0)
         island = self.cluster.islands[gang.place.island]
         chip = self.setup.chips[island.index]
         links = kernel_time(kernel, gang.place, island, chip) - kernel.duration

@@ -21,6 +21,7 @@ Neighbours: `fault_injection` asks for it; `regrouping` is the other way round; 
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -180,19 +181,22 @@ class Replay:
         sim, now = self._sim, self._point.at
         fabric = sim.fabric
         for under_way in self._point.gangs:
-            seq, plan, gang, hosts, ready, ends, slow = under_way
+            seq, plan, gang, hosts, ready, ends, slow, known = under_way
+            steps = copy(known)
             if ends is None:
+                if steps is not None and not steps.done:
+                    fabric.cut(hosts[0], seq)
                 for host, at in zip(hosts, ready.tolist(), strict=True):
                     if at > now:
                         sim.clock.at(at, fabric.enqueue, host, seq, plan, gang)
                     elif at:
                         fabric.enqueue(host, seq, plan, gang, at=at)
             elif gang.collective:
-                fabric.runs(hosts, seq, plan, gang, int(ends[0]))
+                fabric.runs(hosts, seq, plan, gang, int(ends[0]), steps)
             else:
                 fabric.alone(seq, gang, slow or {})
                 for host, end in zip(hosts, ends.tolist(), strict=True):
-                    fabric.runs((host,), seq, plan, gang, end)
+                    fabric.runs((host,), seq, plan, gang, end, steps)
 
     # --- what came since --------------------------------------------------------------------------------------
 

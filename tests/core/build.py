@@ -63,8 +63,8 @@ class Build:
             self.given_up.append(len(self.args) - 1)
         return Handle(Arg(len(self.args) - 1), self.args[-1])
 
-    def computation(self, name: str, cost: int, temp: int, collective: bool) -> int:
-        found = Computation(name, f"key-{name}", cost, temp, collective)
+    def computation(self, name: str, cost: int, temp: int, collective: bool, steps: int = 1) -> int:
+        found = Computation(name, f"key-{name}", cost, temp, collective, steps=steps)
         assert self.computations.setdefault(name, found) == found
         return list(self.computations).index(name)
 
@@ -82,6 +82,7 @@ class Build:
         donate: Sequence[int] = (),
         irregular: bool = False,
         node: str = "",
+        steps: int = 1,
     ) -> Handle:
         """Add a node and return its first output. `wants[k]` is the sharding of input k; by default as it is."""
         home = self.slice(where)
@@ -95,7 +96,7 @@ class Build:
         self.nodes.append(
             Node(
                 node or name,
-                self.computation(name, cost, temp, collective),
+                self.computation(name, cost, temp, collective, steps),
                 home,
                 tuple(each.ref for each in inputs),
                 tuple(expects),

@@ -130,6 +130,13 @@ class Cancel(Action, frozen=True):
     key: int
 
 
+class Stop(Action, frozen=True):
+    """The run's gangs of several steps are to end early."""
+
+    client: int
+    key: int
+
+
 class Close(Action, frozen=True):
     client: int
 

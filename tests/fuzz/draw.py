@@ -298,9 +298,9 @@ class Drawing:
             self.actions.append(case.Release(at=self.now, client=client, of=self._forget(client)))
         elif kind < 0.45 and has["cancel"] and self.submitted[client]:
             key = rng.choice(self.submitted[client][-3:])
-            self.actions.append(
-                case.Cancel(at=self.now + rng.choice((0, rng.randrange(2 * case.MS))), client=client, key=key)
-            )
+            kind_of = case.Cancel if key % 3 else case.Stop
+            at = self.now + rng.choice((0, rng.randrange(2 * case.MS)))
+            self.actions.append(kind_of(at=at, client=client, key=key))
         else:
             self._submit(client)
 

@@ -22,6 +22,10 @@ def judge_run(key: int, run: RunHandle, possible: set[str]) -> None:
         raise Failed("ends", f"run {run.name} (submit {key}) ended {run.ends} times")
     if run.blame is not None and run.blame.code not in possible:
         raise Failed("blame", f"run {run.name} (submit {key}) failed, and nothing was done to it: {run.blame}")
+    steps = [run.program.computations[node.computation].steps for node in run.program.nodes if isinstance(node, Node)]
+    most = 0 if run.blame is not None else sum(number for number in steps if number > 1)
+    if not 0 <= run.undone <= most:
+        raise Failed("steps", f"run {run.name} (submit {key}) has left {run.undone} steps undone, of {most}")
 
 
 def judge_told(script: Script, program: Program, number: int, possible: set[str]) -> None:

@@ -137,8 +137,9 @@ class Game:
         self.operator, self.rests = Operator(world), Rests(world)
         self.acts: dict[type, Callable[[Any], None]] = {
             c.Submit: self._submit, c.Put: self._put, c.Get: self._get, c.Release: self._release,
-            c.View: self._view, c.Cancel: self._cancel, c.Close: self._close, c.CrashClient: self._crash_client,
-            c.CrashHost: self._crash_host, c.LeaveHost: self._leave, c.LoseDevice: self._lose,
+            c.View: self._view, c.Cancel: self._cancel, c.Stop: self._stop, c.Close: self._close,
+            c.CrashClient: self._crash_client, c.CrashHost: self._crash_host, c.LeaveHost: self._leave,
+            c.LoseDevice: self._lose,
             c.Cut: self._cut, c.Slow: self._slow, c.BreakGang: self._break_gang,
             c.BreakCode: self._break_code, c.Restart: self._restart, c.StandStill: self._stand_still,
             c.BreakWorld: self._break_world, c.Register: self._register, c.Unregister: self._unregister,
@@ -287,6 +288,12 @@ class Game:
         if run is not None:
             self._note(action)
             self._person(action.client).cancel(run)
+
+    def _stop(self, action: c.Stop) -> None:
+        run = self.runs.get(action.key)
+        if run is not None:
+            self._note(action)
+            self._person(action.client).stop(run)
 
     def _close(self, action: c.Close) -> None:
         self._note(action)

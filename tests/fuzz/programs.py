@@ -218,8 +218,11 @@ class Drawing:
             else:
                 outputs.append(self._value(spec))
         comp, cost, temp, collective = rng.choice(self.comps)
-        index = b.computation(comp, cost, temp, collective)
         irregular = rng.random() < style.irregular
+        steps = 1
+        if not irregular and (collective or spec.devices == 1):
+            steps = Random(f"steps of {b.name} {number} {comp}").choice((1, 1, 4))  # draws as many as without
+        index = b.computation(comp if steps == 1 else f"{comp}x{steps}", cost, temp, collective, steps)
         b.nodes.append(
             Node(
                 f"n{number}", index, home, tuple(each.ref for each in inputs), tuple(expects), tuple(outputs),

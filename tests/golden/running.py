@@ -105,6 +105,19 @@ def a_sparse_exchange_ends_when_all_has_come() -> World:
     return _good(w, w.client("a").submit(program, *_zeros(program)))
 
 
+def a_stopped_gang_ends_with_its_step() -> World:
+    """A gang of several steps is told to stop while it runs. It ends with the step that is under way, on both hosts,
+    and the client hears how many steps it has left undone."""
+    w = _world()
+    b = Build("train", s=2)
+    program = b.program(b.call("step", "s", [b.arg("s", 4)], cost=1000 * MS, steps=1000))
+    a = w.client("a")
+    run = a.submit(program, *_zeros(program))
+    w.run_until(lambda: w.now >= 20 * MS)
+    a.stop(run)
+    return _good(w, run)
+
+
 # --- islands and transfers ------------------------------------------------------------------------------------------
 
 

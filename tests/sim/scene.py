@@ -64,6 +64,7 @@ class Scene(msgspec.Struct):
     tell: bool = False  # clients hear of each program that it is compiled
     window: int = 8
     kind: str = ""  # of devices; "": as the setup has it
+    stops: float = 0.0  # how often a run is told to end early
 
 
 def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)) -> Scene:
@@ -216,6 +217,9 @@ class User(Caller):
             lambda c, now: c.submit(self.known[number], tuple(args), now, dispatch=mode)
         )
         self.open[made.run] = None
+        if self.scene.stops and self.rng.random() < self.scene.stops:
+            yield self.sim.env.timeout(self.rng.choice((0, 20, 100, 400)) * US)
+            yield from self.call(lambda c, now: c.stop(made.run, now))
         if self.moves and made.results and self.rng.random() < 0.4:
             shard = (-1, -1, 0, 1)[made.run % 4]  # all of it, or a shard, of which there may be only one
             yield from self.call(lambda c, now: c.get(made.results[0], now, shard))

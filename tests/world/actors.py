@@ -300,6 +300,7 @@ class HostActor(Actor):
             e.SpillBuffer: lambda said: fabric.spill(host, said.seq, said.buffer, back=False, disk=said.to_disk),
             e.RestoreBuffer: lambda said: fabric.spill(host, said.seq, said.buffer, back=True, disk=said.from_disk),
             e.Abandon: lambda said: fabric.abandon(host, said.seqs),
+            e.Cut: lambda said: fabric.cut(host, said.seq),
             e.Reform: self._reform,
             e.Stop: lambda said: soon(0, world.stopped, self, self.starts, said.for_good),
             e.CompileCode: lambda said: soon(world.compiler.time(self.host, said), self._compiled, said, self.starts),

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from core.model import spans
+from core.model import GangSteps, spans
 from core.model.plan import Code, Gang, Layout, Plan
 from core.model.topology import Cluster
 from core.protocol import effects
@@ -70,7 +70,7 @@ class Part:
 class Job:
     """A gang on the devices that start it together: all of them, or those of one host if it is not a collective."""
 
-    __slots__ = ("broken", "code", "gang", "missing", "parts", "running", "seq", "size", "slots")
+    __slots__ = ("broken", "code", "gang", "missing", "parts", "running", "seq", "size", "slots", "steps")
 
     def __init__(self, seq: int, gang: Gang, code: Code, plan: Plan, size: int) -> None:
         self.seq = seq
@@ -82,6 +82,7 @@ class Job:
         self.parts: dict[int, Part] = {}
         self.running = False
         self.broken = False  # a device of it was lost
+        self.steps = GangSteps(gang.steps)
 
 
 class HostDevices:
@@ -234,20 +235,32 @@ class Fabric:
                 self._allocate(part.host, buffer)
             if gang.temp:
                 self._take(part.host, f"gang {job.seq}", part.devices, gang.temp)
-        self.clock.after(int(gang.cost * slow), self._end, job)
+        self.clock.after(job.steps.begin(self.clock.now, int(gang.cost * slow) // gang.steps), self._end, job)
+
+    def cut(self, host: int, seq: int) -> None:
+        """End a gang of several steps with the step that is under way."""
+        job = self.jobs.get((seq, -1)) or self.jobs.get((seq, host))
+        if job is None:
+            return  # it is over, or its launch is held
+        if job.gang.steps == 1:
+            self.complain(f"host {host} is to cut gang {seq}, which has one step")
+        job.steps.cut(self.clock.now)
+        if job.running:
+            self.clock.at(job.steps.ends, self._end, job)
 
     def _end(self, job: Job) -> None:
         if not job.running or job.broken:
             return  # it was abandoned, or will be
         gang, heads = job.gang, []
-        self.jobs.pop((job.seq, -1 if gang.collective else next(iter(job.parts))), None)
+        if self.jobs.pop((job.seq, -1 if gang.collective else next(iter(job.parts))), None) is not job:
+            return  # it was cut, and is over
         digests = self._compute(job)
         events: list[tuple[int, Event]] = []
         for host, part in job.parts.items():
             if self.hosts.get(host) is not part.host:
                 continue  # the host has died since
             heads += self._leave(job, part)
-            sizes: list[int] = []
+            sizes = [job.steps.done] if gang.steps > 1 else []
             for buffer, digest in zip(part.outputs, digests, strict=True):
                 buffer.digest = digest
                 if gang.irregular:

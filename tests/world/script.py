@@ -54,6 +54,7 @@ class RunHandle:
         self.blame: m.Blame | None = None
         self.ended_at = -1
         self.ends = 0
+        self.undone = 0
 
     @property
     def ended(self) -> bool:
@@ -323,6 +324,10 @@ class Script:
         self.machine.cancel(run.name, self.world.now)
         self._called()
 
+    def stop(self, run: RunHandle) -> None:
+        self.machine.stop(run.name, self.world.now)
+        self._called()
+
     def waited(self, run: RunHandle) -> None:
         self.machine.waited(run.name, self.world.now)
         self._called()
@@ -360,7 +365,7 @@ class Script:
     def run_ended(self, said: e.RunEnded) -> None:
         run = self.runs[said.run]
         run.ends += 1
-        run.blame, run.ended_at = said.blame, self.world.now
+        run.blame, run.ended_at, run.undone = said.blame, self.world.now, said.undone
         for ref, handle in zip(run.program.results, run.results, strict=True):
             if isinstance(ref, Out):
                 self._makers[handle.name] = run

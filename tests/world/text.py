@@ -18,7 +18,7 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 
 Namer = Callable[[int], str]  # a peer's number -> its name
-USUALLY_NONE = ("to_disk", "from_disk", "no_disk", "patience")  # named only where they say something
+USUALLY_NONE = ("to_disk", "from_disk", "no_disk", "patience", "undone")  # named only where they say something
 
 
 def when(now: int) -> str:
@@ -102,7 +102,7 @@ def message(said: Any) -> str:  # noqa: C901 - a table
         case m.Register():
             return f"register program {said.program} {said.ir.name!r}" + (" and tell" if said.tell else "")
         case m.Ended():
-            return f"run {said.run} ended" + _blame(said.blame)
+            return f"run {said.run} ended" + _blame(said.blame) + (f" undone {said.undone}" if said.undone else "")
         case m.ContentsReady():
             return f"ready {','.join(map(_name, said.buffers))}" + _blame(said.blame)
         case m.Waiting():

@@ -49,8 +49,8 @@ class ConnectedPricing:
         cost, source = self._cost(signature)
         kernel = signature.kernel
         made = Computation(
-            signature.name, key or f"{signature.key}@{cost}", cost, 0 if kernel is None else kernel.temp,
-            signature.collective, code,
+            signature.name, key or f"{signature.key}@{cost}", cost * signature.steps,
+            0 if kernel is None else kernel.temp, signature.collective, code, signature.steps,
         )  # fmt: skip
         self.prices[signature] = made, source
         return made

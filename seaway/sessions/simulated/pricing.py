@@ -99,8 +99,8 @@ class SimulatedPricing:
         self.kernels[signature] = kernel
         key = signature.key if kernel is signature.kernel else f"{signature.key}@{kernel.duration}"
         self._sim.kernels[key] = kernel
-        cost = max(1, self._idle.time(kernel, _spec(signature.slice)))
-        return Computation(signature.name, key, cost, kernel.temp, signature.collective)
+        cost = max(1, self._idle.time(kernel, _spec(signature.slice))) * signature.steps
+        return Computation(signature.name, key, cost, kernel.temp, signature.collective, steps=signature.steps)
 
     def _kernel(self, signature: Signature) -> Kernel:
         name, costs = signature.name, self._costs

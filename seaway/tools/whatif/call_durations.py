@@ -3,7 +3,8 @@
 A controller hears when a gang has ended, but not when it started. `core.record.durations` chooses the gangs whose times
 can be known. The mean is used, not the median: if one report is late, the next gang's sample is shorter by as much.
 Samples of more than `STALL` times the median are left out. A computation that was never queued behind another gets its
-stated cost, but no more than its shortest time from entering the order to its end.
+stated cost, but no more than its shortest time from entering the order to its end. One of several steps may have been
+cut, so it gets its stated cost; its kernel is one step.
 
 A computation is identified by its key and by the number of devices it ran on.
 """
@@ -55,8 +56,9 @@ def measured(recorded: Workload) -> dict[Which, ComputationTime]:
             for which, does in computations(program):
                 if which in found:
                     continue
-                mine = seen.get(which, [])
-                cost = _mean(mine) if mine else min(does.cost, fastest.get(which, does.cost))
+                mine = seen.get(which, []) if does.steps == 1 else []
+                stated = min(does.cost, fastest.get(which, does.cost)) if does.steps == 1 else does.cost // does.steps
+                cost = _mean(mine) if mine else stated
                 found[which] = ComputationTime(does.name, which[1], cost, len(mine), counts.get(which, 0))
     return found
 

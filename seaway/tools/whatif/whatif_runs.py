@@ -190,6 +190,8 @@ class Actor:
                 return lambda client, now: client.release_slice(slice_name, now)
             case m.Cancel(run=run):
                 return lambda client, now: client.cancel(self._runs[run], now)
+            case m.StopRun(run=run):
+                return lambda client, now: client.stop(self._runs[run], now)
             case _:
                 raise NotImplementedError(made.call)
 

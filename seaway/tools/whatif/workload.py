@@ -284,7 +284,7 @@ def _names(call: Any) -> list[tuple[str, int]]:
             return [("buffer", source) for source, _ in shards]
         case p.Release(buffers=buffers):
             return [("buffer", buffer) for buffer in ranges.each(buffers)]
-        case p.Cancel(run=run):
+        case p.Cancel(run=run) | p.StopRun(run=run):
             return [("run", run)]
         case _:
             return []

@@ -308,6 +308,18 @@ def test_cancel_reaches_the_try_that_is_under_way() -> None:
     assert isinstance(session.note(p.Ended(2, LOST))[0], p.RunEnded)
 
 
+def test_a_run_that_was_told_to_stop_stops_in_its_next_try_too() -> None:
+    session = retrying()
+    run, _ = session.submit(LITERAL)
+    session.client.stop(run, 0)
+    assert session.sent()[-1] == p.StopRun(run)
+    session.note(p.Ended(run, LOST))
+    session.client.stop(run, 0)  # once more, while it waits
+    session.wait()
+    assert session.calls[-1] == p.StopRun(2)
+    assert session.note(p.Ended(2, undone=3))[0] == p.RunEnded(run, undone=3)
+
+
 def test_a_session_that_ends_also_ends_waiting_runs() -> None:
     session = retrying()
     run, results = session.submit(LITERAL)

@@ -126,6 +126,33 @@ def test_the_watchdog_is_answered_when_the_gang_has_launched() -> None:
     assert host.read(p.AskStep(4)) == [p.ToController(p.Arrived(4, ME), (("order", 4), ("launch", 4)))]
 
 
+def test_devices_are_told_of_a_cut_when_they_have_the_gang() -> None:
+    host = Host()
+    host.run(inbound())
+    host.read(recv(2, 1), enter(3, 1), enter(4, 2))
+    assert host.read(p.CutStep(4), p.CutStep(99)) == []
+    assert host.hear(p.Received(1))[-1] == p.Cut(4, (("order", 3), ("launch", 4)))
+    assert host.read(p.CutStep(4)) == [p.Cut(4, (("order", 4), ("launch", 4)))]
+
+
+def test_devices_are_told_of_a_cut_whether_or_not_the_gang_is_over() -> None:
+    """What a host commands does not depend on whether the word or the end of the gang comes first."""
+    host = Host()
+    host.put(50)
+    host.run(chain(1), args=(50,))
+    host.read(enter(1))
+    assert host.hear(p.Finished(1, None, (2,))) == [done(1, ("done", 1), sizes=(2,))]
+    assert host.read(p.CutStep(1)) == [p.Cut(1, (("order", 5),))]
+
+
+def test_devices_are_not_told_of_a_cut_of_a_gang_that_was_given_up_before_they_had_it() -> None:
+    host = Host()
+    host.run(inbound())
+    host.read(recv(2, 1), enter(3, 1))
+    host.hear(seat(tree=1, abandon=(3,)))
+    assert host.read(p.CutStep(3)) == []
+
+
 # --- poison ----------------------------------------------------------------------------------------------
 
 

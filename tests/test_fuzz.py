@@ -15,6 +15,7 @@ from tests.fuzz.case import Action, Case, CrashHost, Restart
 from tests.fuzz.draw import (
     ACCOUNTS,
     ANEW,
+    DAMAGED,
     DISKS,
     FEATURES,
     GROWING,
@@ -49,6 +50,7 @@ KINDS = (
     GROWING,
     RESTED,
     DISKS,
+    DAMAGED,
 )
 FIRSTS = [*range(0, SEEDS, CHUNK), *[first for kind in KINDS for first in range(kind, kind + FEWER, CHUNK)]]
 FOUND = {  # a seed that failed once, and what was wrong

@@ -30,7 +30,7 @@ from ..contents import Blobs, ContentsMismatch, HostPieces, Overflow, ShardSourc
 from ..coordination import world_name
 from ..devices import Devices, WorldSpec, gang_times
 from ..node import CallError, HostClock, NetworkNode, calls
-from ..streams import LentReading, Listener, Load, StreamRefused, loaded
+from ..streams import LentReading, Listener, Load, StreamRefused
 from ..wire import Address, Contents, Pass, call_messages
 from .agent_machine import direct_address
 from .callback_lines import CallbackLines
@@ -297,7 +297,7 @@ class Agent:
         chunk = command.message
         if isinstance(chunk, Chunk):
             found = self._contents(chunk)
-            self._local[chunk.transfer, chunk.piece, chunk.offset] = loaded(found) if callable(found) else found
+            self._local[chunk.transfer, chunk.piece, chunk.offset] = found() if callable(found) else found
 
     def _fill(self, command: e.Fill) -> None:
         chunk = command.chunk
@@ -307,7 +307,7 @@ class Agent:
         local = self._local.pop((chunk.transfer, chunk.piece, chunk.offset), None)
         contents = self.node.contents if local is None else local
         if chunk.nbytes and not contents:
-            return  # the sender has lost the contents: the sink will be incomplete
+            return  # the sender could not read the contents, see `_read`: the sink will be incomplete
         try:
             sink.fill(chunk, contents)
         except ContentsMismatch as misfit:  # the sender is wrong or of another version: only it is to suffer
@@ -317,11 +317,10 @@ class Agent:
         filled = self._sinks.pop(event.transfer, None)
         if filled is None or event.blame is not None:
             return
-        try:
-            for buffer, layout, shards in zip(filled.buffers, filled.layouts, filled.shards(), strict=True):
-                self.devices.fill(buffer, layout, shards)
-        except (Overflow, ContentsMismatch) as error:  # gangs that read the buffers get this reason
-            for buffer in filled.buffers:
+        for array, (buffer, layout) in enumerate(zip(filled.buffers, filled.layouts, strict=True)):
+            try:
+                self.devices.fill(buffer, layout, filled.shards(array))
+            except (Overflow, ContentsMismatch) as error:  # gangs that read the buffer get this reason
                 self.devices.spoil(buffer, str(error))
 
     def _sent(self, event: e.Sent) -> None:
@@ -343,5 +342,15 @@ class Agent:
         if source is None:
             return b""
         if source.at_hand(chunk, self.devices.at_hand):
-            return loaded(lambda: source.bytes_of(chunk))
-        return lambda: source.bytes_of(chunk)
+            return self._read(source, chunk)
+        return lambda: self._read(source, chunk)
+
+    def _read(self, source: ShardSource, chunk: Chunk) -> Contents:
+        """If the contents cannot be had, core hears of it before anybody can confirm the chunk, which is empty then."""
+        try:
+            return source.bytes_of(chunk)
+        except Exception as error:
+            if not chunk.offset:
+                log.warning("contents that were to be sent cannot be had: %s", error)
+            self.node.follow(e.SourceLost(chunk, source.array_of(chunk.piece), Blame("lost", str(error))))
+            return b""

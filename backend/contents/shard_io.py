@@ -116,6 +116,7 @@ class ShardSource:
         self._shards = shards_of(send.sources[0])
         self._sizes = {piece: nbytes for _, piece, nbytes in send.pieces}
         self._fetch, self._shelves = fetch, dict[int, Shelf]()  # by buffer
+        self._lost: dict[int, str] = {}  # by buffer: why it could not be fetched, which is not tried for each chunk
         self._pieces: dict[int, memoryview] = {}  # pieces that are partly sent
         self._spots: Mapping[int, Spot] | None = None  # of a move: filled when first needed
         self._lock = threading.Lock()
@@ -160,6 +161,11 @@ class ShardSource:
                 del self._pieces[chunk.piece]
         return piece[chunk.offset : end]
 
+    def array_of(self, piece: int) -> int:
+        """Of which of its arrays this is a piece."""
+        spot = (self._spots or {}).get(piece)
+        return 0 if spot is None else spot.array
+
     def _spot(self, number: int) -> Spot | None:
         if not self._send.targets:
             return Spot(0, index_of(self._shards, number), (...,))
@@ -191,7 +197,13 @@ class ShardSource:
         buffer = self._send.buffers[array]
         found = self._shelves.get(buffer)
         if found is None:
-            found = self._shelves[buffer] = dict(self._fetch(buffer))
+            if buffer in self._lost:
+                raise LookupError(self._lost[buffer])
+            try:
+                found = self._shelves[buffer] = dict(self._fetch(buffer))
+            except Exception as error:
+                self._lost[buffer] = str(error)
+                raise
         return found
 
 
@@ -207,16 +219,16 @@ def _rows_of(shelf: Shelf, source: Shards, target: Shards, number: int) -> memor
 class _Incoming:
     """One piece: where it goes, and how many of its bytes have come."""
 
-    __slots__ = ("at", "box", "came", "home", "lent", "nbytes", "staged", "view")
+    __slots__ = ("array", "box", "came", "home", "lent", "nbytes", "staged", "view")
 
-    def __init__(self, home: Array | None, box: Box, nbytes: int, at: int = -1) -> None:
-        self.home, self.box, self.nbytes, self.at = home, box, nbytes, at
+    def __init__(self, spot: Spot, home: Array, nbytes: int) -> None:
+        self.array, self.home, self.box, self.nbytes = spot.array, home, spot.box, nbytes
         self.came = 0
         self.staged: bytearray | None = None
         self.view: memoryview | None = None
         self.lent: memoryview | None = None  # what comes next is received here
-        part = None if home is None else home[box]
-        if part is not None and part.flags.c_contiguous and part.size:
+        part = home[spot.box]
+        if part.flags.c_contiguous and part.size:
             self.view = raw_bytes(part)
 
     def room(self, offset: int, nbytes: int) -> memoryview | None:
@@ -237,7 +249,7 @@ class _Incoming:
                 self.staged = bytearray(self.nbytes)
             self.staged[offset:end] = contents
         self.came += len(contents)
-        if self.came == self.nbytes and self.staged is not None and self.home is not None:
+        if self.came == self.nbytes and self.staged is not None:
             shape = self.home[self.box].shape
             self.home[self.box] = np.frombuffer(self.staged, self.home.dtype).reshape(shape)
             self.staged = None
@@ -257,13 +269,15 @@ class Sink:
         self._shards = shards_of(recv.targets[0])
         self._pieces: dict[tuple[int, int], _Incoming] = {}  # by (sender, piece)
         self._rows: dict[int, bytearray] = {}  # of a sparse exchange, by piece
+        self._missing = [0] * len(recv.targets)  # bytes that are still to come, by array, as far as is known
         if recv.sparse:
             return
         self._shelves = [dict(shelf)] if shelf is not None else list(map(self._empty, recv.targets))
         planned = pieces.received(recv.sources, recv.targets) if pieces is not None and recv.sources else {}
         for sender, number, nbytes in recv.pieces:
             spot = planned[sender, number] if recv.sources else Spot(0, index_of(self._shards, number), (...,))
-            self._pieces[sender, number] = _Incoming(self._shelves[spot.array][spot.shard], spot.box, nbytes)
+            self._pieces[sender, number] = _Incoming(spot, self._shelves[spot.array][spot.shard], nbytes)
+            self._missing[spot.array] += nbytes
 
     def _here(self, layout: Layout) -> tuple[Index, ...]:
         assert self._host is not None, "a client says itself where contents go"
@@ -294,6 +308,7 @@ class Sink:
                 f"{chunk.sender} have no place; {'no such piece' if piece is None else piece.nbytes}"
             )
         piece.take(chunk.offset, contents)
+        self._missing[piece.array] -= len(contents)
 
     def _fill_rows(self, chunk: Chunk, contents: bytes | memoryview) -> None:
         piece = self._rows.setdefault(chunk.piece, bytearray())
@@ -303,20 +318,15 @@ class Sink:
             )
         piece += contents
 
-    @property
-    def missing(self) -> int:
-        """Bytes that are still to come, as far as is known."""
-        return sum(piece.nbytes - piece.came for piece in self._pieces.values())
-
-    def shards(self) -> list[dict[Index, Array]]:
-        """The distinct shards of each buffer, when all has come. Raises Overflow if too many rows came."""
-        if self.missing:
+    def shards(self, array: int) -> dict[Index, Array]:
+        """The distinct shards of a buffer, when all has come. Raises Overflow if too many rows came."""
+        if missing := self._missing[array]:
             raise ContentsMismatch(
-                f"transfer {self._transfer} ended, but {self.missing} bytes are missing: the log of its sender says why"
+                f"transfer {self._transfer} ended, but {missing} bytes are missing: the log of its sender says why"
             )
         if not self.sparse:
-            return self._shelves
-        return [{index: self._gather(index) for index in self._here(self.layouts[0])}]
+            return self._shelves[array]
+        return {index: self._gather(index) for index in self._here(self.layouts[0])}
 
     def _gather(self, index: Index) -> Array:
         """The rows that came for this shard, in the order of their sources."""
@@ -350,5 +360,5 @@ class ArraySink(Sink):
 
     def array(self) -> Array:
         """The array, or the shard, when all of it has come."""
-        self.shards()
+        self.shards(0)
         return self._array

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -97,6 +98,7 @@ class NetworkNode:
         self._written: list[Connection | NearLane] = []  # to be flushed when the turn is over
         self._urgent: Connection | None = None  # to be flushed before: contents that somebody may wait for
         self._turns = 0  # how many turns of the machine are inside each other
+        self._behind: deque[e.Event] = deque()  # what follows from the commands of this turn
         self._readers = set[int]()  # threads that take frames: what these cause is written behind the last
         self._lent: dict[int, LentReading] = {}  # streams that another thread reads when it has nothing to do
         self._wanted: dict[int, asyncio.Task[None]] = {}
@@ -156,6 +158,8 @@ class NetworkNode:
             self._turns += 1
             try:
                 self._carry_out(self.endpoint.handle(event, time.monotonic_ns()))
+                while self._behind:
+                    self._carry_out(self.endpoint.handle(self._behind.popleft(), time.monotonic_ns()))
             except Exception as error:
                 self._failed(error)
             finally:
@@ -163,6 +167,14 @@ class NetworkNode:
                 written = self._to_flush() if self._written else ()
         for outbox in written:
             outbox.flush()
+
+    def follow(self, event: e.Event) -> None:
+        """Feeds an event behind the commands that this thread carries out, if it does: before what they say is sent."""
+        with self.lock:
+            if self._turns:
+                self._behind.append(event)
+            else:
+                self.feed(event)
 
     def turn(self, act: Callable[..., T], *arguments: Any) -> T:
         """Calls `act` under the lock; then writes what it has said."""

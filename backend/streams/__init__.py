@@ -12,7 +12,7 @@ event_loop   the event loop of every process; one in a thread of its own
 
 from __future__ import annotations
 
-from .connection import Connection, Load, loaded
+from .connection import Connection, Load
 from .dialling import StreamRefused, ask, dial
 from .event_loop import LoopThread, collect_rarely, new_loop, run
 from .grpc_pipe import GrpcPipe

@@ -167,7 +167,11 @@ class Connection:
         """Loads the contents of the first frame, in a copying thread, and goes on writing."""
         message, _, load = self._items.popleft()
         assert load is not None, "only such a frame blocks those behind it"
-        contents = loaded(load)
+        try:
+            contents = load()
+        except Exception as error:  # the receiver refuses no bytes as contents
+            log.warning("contents that were to be sent cannot be had: %s", error)
+            contents = b""
         self._items.appendleft((framing.head(framing.PACKET, message, contents) + message, contents, None))
         self._blocked = False
         self.flush()
@@ -343,13 +347,3 @@ def _after(buffers: Sequence[Contents], sent: int) -> list[Contents]:
 def _copying() -> ThreadPoolExecutor:
     """The threads that load contents, of all connections of this process."""
     return ThreadPoolExecutor(COPIERS, "contents")
-
-
-def loaded(load: Load) -> Contents:
-    """Loads contents. If these no longer exist, because their gang was abandoned, it returns no bytes, which the
-    receiver refuses as contents."""
-    try:
-        return load()
-    except Exception as error:
-        log.warning("contents that were to be sent cannot be had: %s", error)
-        return b""

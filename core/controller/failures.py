@@ -13,6 +13,7 @@ The functions that matter: `host_lost`, `trouble`, `flight_failed`, `epoch_forme
 from __future__ import annotations
 
 from ..compile import Lowerings
+from ..memory import Buffers
 from ..model import Gang, Spans, spans
 from ..protocol import Blame, HostFault, Join, LogLine, PoisonStep
 from ..slices import MustWait, Resources
@@ -34,6 +35,7 @@ from .watch import Watchdog
 
 class Failures(ControllerModule):
     _state: State
+    _buffers: Buffers
     _compilation: Compilation
     _completion: Completion
     _dispatch: Dispatch
@@ -196,8 +198,8 @@ class Failures(ControllerModule):
                 self._completion.end(entry, now)
 
     def trouble(self, island: IslandState, report: HostFault, now: int) -> None:
-        """A launch failed on one host while its peers wait in it; or a device is lost; or a host could not join the
-        epoch's world, could not write to its disk, or is confused."""
+        """A launch failed on one host while its peers wait in it; or a device is lost, or a buffer; or a host could not
+        join the epoch's world, could not write to its disk, or is confused."""
         self._outbox.effect(LogLine(f"trouble on host {report.host}: {report.blame}"))
         if report.device >= 0:
             self._device_lost(island, report.host, report.device, report.blame, now)
@@ -205,6 +207,10 @@ class Failures(ControllerModule):
         entry = self._state.in_flight.get(report.seq)
         if entry is not None:
             self.flight_failed(entry, report.blame, now)
+        elif report.buffer >= 0:
+            buffer = self._buffers.all.alone(report.buffer)
+            if buffer is not None and spans.contains(buffer.hosts, report.host):
+                self._outcomes.lost(buffer.id, report.blame)
         elif report.blame.code == "disk":
             self._state.diskless[report.host] = None  # until its process starts again
         elif report.blame.code == "world":

@@ -113,6 +113,7 @@ class Relocation(ControllerModule):
         each.target, each.why = target, "code for its new devices"
         for one in each.names:
             self._resources.aim(session, one, target)
+            self.failed.pop((session, one), None)  # of an attempt before, while it was parked
         self._compile(each, target)
         return ""
 

@@ -131,7 +131,7 @@ class Views(ControllerModule):
         spec = view.call.slice
         if self._resources.is_held(view.named.session.number, spec.of or spec.name):
             return False
-        if any(record.promise for record in records.values()):
+        if any(record.promise or record.folded for record in records.values()):
             return False
         if not view.pins:
             view.pins = True

@@ -60,8 +60,8 @@ class Executor:
         self._events: dict[type, Callable[[Any], None]] = {
             p.Ordered: self._ordered, p.Finished: self._queue.finished, p.Received: self._moves.received,
             p.Sent: self._moves.sent, p.Copied: self._moves.copied, p.RowsCounted: self._moves.counted,
-            p.CodeReady: self._codes.ready, p.LaunchFailed: self._queue.failed, p.DeviceLost: self._device_lost,
-            p.Seat: self._seat, p.Reformed: self._reformed,
+            p.SourceLost: self._moves.source_lost, p.CodeReady: self._codes.ready, p.LaunchFailed: self._queue.failed,
+            p.DeviceLost: self._device_lost, p.Seat: self._seat, p.Reformed: self._reformed,
         }  # fmt: skip
         self._steps: dict[type, Callable[[Any], None]] = {
             p.GangStep: self._gang, p.SendStep: self._send, p.RecvStep: self._receive, p.FreeStep: self._free,

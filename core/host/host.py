@@ -29,7 +29,9 @@ from ..transfer import CHUNK, POOL, Transfer
 from .executor import Executor
 
 # What devices, the compiler and copies say.
-FOR_EXECUTOR = frozenset((p.Finished, p.CodeReady, p.Copied, p.RowsCounted, p.LaunchFailed, p.DeviceLost, p.Reformed))
+FOR_EXECUTOR = frozenset(
+    (p.Finished, p.CodeReady, p.Copied, p.RowsCounted, p.SourceLost, p.LaunchFailed, p.DeviceLost, p.Reformed)
+)
 
 
 class Host:

@@ -146,6 +146,20 @@ class Moves(msgspec.Struct, eq=False):
         self._done(half, half.blame, (sent,))
         self._causes.happen(sent)
 
+    def source_lost(self, event: p.SourceLost) -> None:
+        """The send goes on without this array: so one send finds all that are lost, and its end fails the move. What
+        this host has sent to itself may have arrived by now, as it seemed: then the copy is lost with it."""
+        state, chunk = self._state, event.chunk
+        blame = own_blame(state, event.blame) or event.blame
+        send, here = state.sends.get(chunk.transfer), chunk.receiver == chunk.sender
+        for half in (send, state.receives.get(chunk.transfer) if here else None):
+            if half is None or half.buffers[event.array].final or not (here or half.state == "open"):
+                continue
+            half.buffers[event.array].spoil(blame)
+            report = p.HostFault(state.host, -1, blame, buffer=half.buffers[event.array].id)
+            half.said = (*half.said, report)
+            state.out.append(p.ToController(report, (("unread", half.key),)))
+
     # --- literals -----------------------------------------------------------------------------------------
 
     def literal(self, ident: int, layout: Layout, contents: bytes, after: int) -> None:

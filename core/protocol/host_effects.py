@@ -332,6 +332,15 @@ class RowsCounted(Event, frozen=True):
     blame: Blame | None = None
 
 
+class SourceLost(Event, frozen=True):
+    """The contents of this chunk cannot be read, and it goes without them. This comes before its receiver can have
+    confirmed it; of a chunk to the host itself, it may come behind Sent and Received."""
+
+    chunk: Chunk
+    array: int  # which source of the transfer it is cut from
+    blame: Blame
+
+
 class DeviceLost(Event, frozen=True):
     device: int
     blame: Blame

@@ -292,13 +292,14 @@ class Arrived(Wire, frozen=True, tag="arrived"):
 
 
 class HostFault(Wire, frozen=True, tag="trouble"):
-    """A launch failed, which ends the epoch, a device is lost, or the host could not write to its disk. Relays pass it
-    on at once and do not combine it."""
+    """A launch failed, which ends the epoch; a device is lost, or what the host has of a buffer; or the host could not
+    write to its disk. Relays pass it on at once and do not combine it."""
 
     host: int
     seq: int
     blame: Blame
     device: int = -1
+    buffer: int = -1
 
 
 class Lost(Wire, frozen=True, tag="lost"):

@@ -50,6 +50,7 @@ class Setup(msgspec.Struct, frozen=True):
     preempt: tuple[int, int] = (10_000, 600_000)  # milliseconds, see `Config.preempt_keep` and `preempt_longest`
     roomy: bool = True  # there is plenty of memory: no run may fail for lack of it
     disk_fails: int = 0  # the disk of each second host fails from this write on; 0: never
+    damaged: int = 0  # files of each so manieth buffer cannot be read; 0: of none
     begins: Begin = (0, 0)  # with what the cluster begins; (0, 0): with all of it
 
     def accounts_of(self) -> dict[str, Account]:

@@ -50,6 +50,7 @@ PREEMPTS = 34_000_000  # from this seed on, slices take devices of others
 GROWING = 35_000_000  # from this seed on, clusters grow, among all that
 RESTED = 36_000_000  # from this seed on, controllers are started again while slices are suspended
 DISKS = 37_000_000  # from this seed on, hosts have disks behind their memory, some of which fail, and leave with time
+DAMAGED = 37_500_000  # from this seed on, some files on those disks cannot be read
 PLACES = 38_000_000  # from this seed on, most policies place slices
 ALWAYS = {"views": VIEWS, "reshards": RESHARDS, "operate": OPERATED, "grow": GROWING}  # from these seeds on
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
@@ -209,6 +210,7 @@ class Drawing:
             accounts=rng.choice((0, 1, 2)) if self.seed >= ACCOUNTS else 0,
             preempt=rng.choice(((1, 10), (5, 30), (20, 100))) if self.seed >= PREEMPTS else (10_000, 600_000),
             disk_fails=rng.choice((0, 0, 0, 1, 2, 5)) if self.seed >= DISKS else 0,
+            damaged=rng.choice((1, 2, 3, 5)) if self.seed >= DAMAGED else 0,
         )  # fmt: skip
 
     def _policy(self) -> str:

@@ -9,7 +9,7 @@ from core.host.host_moves import Moves
 from core.host.local_buffers import HostBuffers
 from core.memory import Spill
 
-from .draw import DISKS
+from .draw import DAMAGED, DISKS
 from .planting import Patch, bug
 
 
@@ -51,3 +51,8 @@ def _(put: Patch) -> None:
         good(self, buffer)
 
     put(Spill, "_free_host", free)
+
+
+@bug("sent all the same", "a host does not say that it could not read what it sends", first=DAMAGED)
+def _(put: Patch) -> None:
+    put(Moves, "source_lost", lambda self, event: None)

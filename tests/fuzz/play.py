@@ -122,7 +122,7 @@ class Game:
             if world.traced:
                 checkers.append(ReservedRows(controller, world.cluster))
             world.checks = Checks(checkers)
-        world.fabric.disk_fails = setup.disk_fails
+        world.fabric.disk_fails, world.fabric.damaged = setup.disk_fails, setup.damaged
         world.restart_controller()
         for host in range(world.cluster.hosts):
             world.return_host(host)
@@ -499,6 +499,8 @@ class Game:
             found |= {"user"}
         if self.done.get("BreakWorld"):
             found |= {"world"}
+        if self.case.setup.damaged:
+            found |= {"lost"}
         if not self.case.setup.roomy:
             found |= {"no-memory"}
         if self.case.setup.begins != (0, 0):

@@ -101,6 +101,9 @@ class HostDevices:
         self.given_up: set[int] = set()  # held launches that were abandoned, and are left out in their turn
 
 
+DAMAGED = Blame("lost", "its file is damaged")
+
+
 class Fabric:
     """All devices of the cluster. `tell(host, event)` reaches a host's machine; `slow` scales its gangs' costs."""
 
@@ -119,7 +122,7 @@ class Fabric:
         self.broken: dict[int, int] = {}  # island -> the epoch in which its hosts' connections broke
         self.copy_time = 1_000
         self.disk_fails = 0  # the disk of each second host fails from this write on; 0: never
-        self.disk_gives_back = True  # else what is on disks is damaged
+        self.damaged = 0  # files of each so manieth buffer cannot be read: 1: of all; 0: of none
         self.failures: dict[tuple[int, str], str] = {}  # (host, gang's name) -> "launch" or "run": once
         self.finished = 0
         # gangs that wait until all hosts know that the one before has ended
@@ -448,18 +451,21 @@ class Fabric:
     def _copied(self, mine: HostDevices, seq: int, buffer: Buffer, word: str, disk: bool, no_disk: str) -> None:
         if self.hosts.get(mine.host) is not mine:
             return
+        blame = None
         if disk:
             mine.disk_busy = False
         if word == "spill":
             self._release(mine, buffer)
-        else:
+        elif self.unreadable(mine, buffer.number):
+            blame, buffer.digest = DAMAGED, contents.SPOILT
+        if word == "restore":
             mine.off.pop(buffer.number, None)
         if self.observe:
             self.observe(o.BufferUnused(mine.host, buffer.number, f"{word} {seq}"))
-        blame = None
-        if disk and word == "restore" and not self.disk_gives_back:
-            blame, buffer.digest = Blame("lost", "its file is damaged"), contents.SPOILT
         self.tell(mine.host, Copied(seq, blame, no_disk))
+
+    def unreadable(self, mine: HostDevices, number: int) -> bool:
+        return bool(self.damaged) and mine.off.get(number) == "disk" and number % self.damaged == 0
 
     def _fit_off(self, mine: HostDevices) -> None:
         """What has left the devices fits where it is. A disk that fails leaves it in memory, bounded or not."""

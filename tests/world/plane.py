@@ -16,7 +16,7 @@ from core.protocol.peers import CONTROLLER, end_of
 from tests.invariants import observations as o
 
 from . import contents
-from .devices import Buffer, Fabric
+from .devices import DAMAGED, Buffer, Fabric
 from .filling import ClusterHosts, Content, Filling
 
 Key = tuple[int, int, int, int, int]
@@ -141,7 +141,11 @@ class DataPlane:
         if moved is None:
             self._fabric.complain(f"host {host} sends {chunk} of a transfer that it has not open")
             return contents.torn("no source", chunk.transfer), None
-        buffer = moved.buffers[moved.array_of(chunk.piece)]
+        array = moved.array_of(chunk.piece)
+        buffer = moved.buffers[array]
+        if self._fabric.unreadable(self._fabric.hosts[host], buffer.number):
+            self._fabric.clock.after(0, self._fabric.tell, host, effects.SourceLost(chunk, array, DAMAGED))
+            return contents.torn("no file", buffer.number), buffer.layout
         digest = buffer.read()
         return (contents.torn("void", buffer.number) if digest is None else digest), buffer.layout
 

@@ -85,8 +85,7 @@ def test_a_move_reproduces_the_array(
         for sender, piece, nbytes in reversed(pieces):
             for chunk in chunks(1, (sender, host), piece, nbytes, chunk_size):
                 filled(sink, chunk, senders[sender].bytes_of(chunk))
-        (shards,) = sink.shards()
-        check(target, array, host, hosts, shards)
+        check(target, array, host, hosts, sink.shards(0))
 
 
 @given(together(DTYPES), st.integers(1, 4), st.integers(1, 40))
@@ -117,8 +116,8 @@ def test_arrays_that_go_as_one_all_arrive_unchanged(
         coming = [chunk for at, number, nbytes in pieces for chunk in chunks(1, (at, host), number, nbytes, chunk_size)]
         for chunk in sorted(coming, key=lambda chunk: chunk.offset):
             filled(sink, chunk, senders[chunk.sender].bytes_of(chunk))
-        for target, array, shards in zip(targets, arrays, sink.shards(), strict=True):
-            check(target, array, host, hosts, shards)
+        for at, (target, array) in enumerate(zip(targets, arrays, strict=True)):
+            check(target, array, host, hosts, sink.shards(at))
     assert len(set(asked)) == len(asked)
 
 
@@ -137,7 +136,7 @@ def test_a_put_and_a_get_bring_the_array_there_and_back(
         for client, piece, nbytes in pieces:
             for chunk in chunks(1, (client, host), piece, nbytes, chunk_size):
                 filled(sink, chunk, offered.bytes_of(chunk))
-        (shards,) = sink.shards()
+        shards = sink.shards(0)
         check(layout, array, host, hosts, shards)
         back = to_client(layout, CLIENT, host, hosts)
         source = ShardSource(
@@ -250,9 +249,10 @@ def test_what_is_received_where_it_belongs_is_there() -> None:
     room = sink.room(chunk)
     assert room is not None
     room[:] = bytes(range(48))
-    assert sink.missing == 48  # until core has seen it
+    with pytest.raises(ContentsMismatch, match="48 bytes are missing"):
+        sink.shards(0)  # until core has seen it
     sink.fill(chunk, room)
-    ((shard,),) = (shards.values() for shards in sink.shards())
+    (shard,) = sink.shards(0).values()
     assert shard.tobytes() == bytes(range(48))
     assert np.shares_memory(shard, np.frombuffer(room, np.uint8))
     assert sink.room(chunk) is None, "what has come is not written to again"
@@ -263,14 +263,40 @@ def test_an_incomplete_shard_is_not_handed_on() -> None:
     sink = Sink(e.OpenRecv(1, 0, (3,), pieces, False, (), (), (HALVES,)), HERE)
     sink.fill(Chunk(1, -CLIENT, 0, 0, 0, 40), b"x" * 40)
     with pytest.raises(ContentsMismatch, match="8 bytes are missing"):
-        sink.shards()
+        sink.shards(0)
+
+
+def test_an_array_that_cannot_be_read_is_asked_for_once_and_those_that_go_with_it_arrive() -> None:
+    asked, here = [], {(0, 0): np.arange(12, dtype=np.int32).reshape(4, 3)}
+
+    def fetch(buffer: int) -> dict[Any, Any]:
+        asked.append(buffer)
+        if buffer == 5:
+            raise OSError("its file is damaged")
+        return here
+
+    both = (HALVES, HALVES)
+    pieces = sends_by_host(both, both, 0, HOSTS)
+    source = ShardSource(e.OpenSend(1, (5, 6), pieces, None, (), both, both), HERE, fetch)
+    sink = Sink(e.OpenRecv(1, 0, (7, 8), receives_by_host(both, both, 0, HOSTS), False, (), both, both), HERE)
+    for host, piece, nbytes in pieces:
+        for chunk in chunks(1, (0, host), piece, nbytes, 16):
+            if source.array_of(piece) == 0:
+                with pytest.raises((OSError, LookupError), match="its file is damaged"):
+                    source.bytes_of(chunk)
+            else:
+                sink.fill(chunk, source.bytes_of(chunk))
+    assert asked == [5, 6]
+    with pytest.raises(ContentsMismatch, match="48 bytes are missing"):
+        sink.shards(0)
+    assert np.array_equal(sink.shards(1)[0, 0], here[0, 0])
 
 
 def test_arriving_shards_are_aligned_so_that_devices_can_use_the_memory_as_it_is() -> None:
     pieces = from_client(HALVES, CLIENT, 0, HOSTS)
     sink = Sink(e.OpenRecv(1, 0, (3,), pieces, False, (), (), (HALVES,)), HERE)
     sink.fill(Chunk(1, -CLIENT, 0, 0, 0, 48), bytes(48))
-    ((shard,),) = (shards.values() for shards in sink.shards())
+    (shard,) = sink.shards(0).values()
     assert shard.ctypes.data % shard_io.ALIGN == 0
 
 
@@ -293,7 +319,7 @@ def exchange(rows: Any, capacity: int) -> dict[int, Any]:
         for receiver, piece, nbytes in pieces:
             for chunk in chunks(1, (host, receiver), piece, nbytes, 7):
                 sinks[receiver].fill(chunk, source.bytes_of(chunk))
-    return {host: next(iter(sink.shards()[0].values())) for host, sink in sinks.items()}
+    return {host: next(iter(sink.shards(0).values())) for host, sink in sinks.items()}
 
 
 def test_rows_go_where_their_first_word_says_in_the_order_of_their_sources() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from functools import partial
 from pathlib import Path
 
 from tests.backend.real import Program, Real, real
@@ -157,3 +158,68 @@ async def test_a_slice_is_still_suspended_when_the_controller_was_killed_and_com
             program.end()
             if other is not None:
                 other.end()
+
+
+DAMAGED = """
+import sys, time
+from pathlib import Path
+import jax.numpy as jnp, numpy as np, seaway as sw
+
+home = sw.slice(devices=2, name="train")
+begin = sw.jit(lambda k: jnp.arange(1 << 16, dtype=jnp.float32) * k, devices=home)
+add = sw.jit(lambda x: x + 1, devices=home)
+numbers = np.arange(1 << 16, dtype=np.float32)
+with sw.connect(f"grpc://{sys.argv[1]}") as s, s.client("train"):
+    kept = [begin(np.float32(k)).block_until_ready() for k in range(1, 5)]
+    print("made", flush=True)
+    for turn in sys.argv[2:]:
+        while not Path(turn).exists():
+            time.sleep(0.02)
+        for k, each in enumerate(kept, 1):
+            try:
+                assert np.array_equal(np.asarray(add(each)), numbers * k + 1)
+            except RuntimeError as lost:
+                print(k, type(lost).__name__, " ".join(str(lost).split()), flush=True)
+        assert np.array_equal(np.asarray(begin(np.float32(7))), numbers * 7)
+        print("works", flush=True)
+"""
+
+
+async def test_an_array_whose_file_is_damaged_is_lost_by_name_when_other_devices_are_to_get_it(tmp_path: Path) -> None:
+    """First others of the same host, where the rest goes at once. To another host, it goes by the next attempt."""
+    room = 1, 1 << 30
+    async with asyncio.timeout(240), real(tmp_path, hosts=2, devices_per_host=4, platform="cpu", room=room) as found:
+        turns, address = [str(tmp_path / name) for name in ("near", "far")], found.address
+        program = Program(tmp_path / "program", address, *turns, python=("-c", DAMAGED))
+        try:
+            await _until(program, "made")
+            host = int((await _devices(found))[0]) // 4
+            for gone, turn in enumerate(turns, 1):
+                before = await _devices(found)
+                await _operate("suspend", address, "train")
+                damaged = _first_file(tmp_path)
+                damaged.write_bytes(damaged.read_bytes()[:-9] + bytes(9))
+                if gone == 2:
+                    away = "move", address, "train", "--away", f"host-{host}"
+                    refused = await asyncio.to_thread(partial(seaway, *away, code=1))
+                    assert f"slice 'train' was not moved: [lost] its contents were on disk, and {damaged}" in refused
+                    await _operate(*away)
+                else:
+                    await _operate("move", address, "train")
+                assert (await _operate("resume", address, "train")).endswith("client 1: resumed\n")
+                after = await _devices(found)
+                assert after != before
+                assert (int(after[0]) // 4 == host) is (gone == 1)
+                Path(turn).touch()
+                told = [await asyncio.to_thread(program.line) for _ in range(gone + 1)]
+                assert told[-1] == "works\n"
+                assert [line[0] for line in told[:-1]] == ["1", "2"][:gone]
+                assert f"{damaged} is damaged: its checksum is wrong" in told[-2]
+                assert f"host {host}" in told[-2]
+        finally:
+            program.end()
+
+
+def _first_file(folder: Path) -> Path:
+    """Of what was spilled there last: files are numbered."""
+    return min((each for each in folder.glob("spilled/*/*") if each.name.isdigit()), key=lambda each: int(each.name))

@@ -369,6 +369,46 @@ def test_arrays_that_go_together_are_one_send_which_opens_when_the_last_is_made(
     ]
 
 
+DAMAGED = p.Blame("lost", "its file is damaged")
+TOLD = p.Blame("lost", "its file is damaged", host=0)
+
+
+def lost(buffer: int, transfer: int) -> p.ToController:
+    return p.ToController(p.HostFault(0, -1, TOLD, buffer=buffer), (("unread", transfer),))
+
+
+def test_an_array_that_cannot_be_read_is_named_once_and_its_send_goes_on_and_fails_at_its_end() -> None:
+    there = layout(FAR)
+    host = Host()
+    host.put(50)
+    host.put(51)
+    both = plan(1, [X, X, there, there], [Move("out", (0, 1), (2, 3), False, 0)], args={0: 0, 1: 1})
+    host.run(both, args=(50, 51))
+    (opened,) = host.read(send(3))
+    assert isinstance(opened, p.OpenSend)
+    unread = p.SourceLost(p.Chunk(3, 0, 2, opened.pieces[-1][1], 0, 16), 1, DAMAGED)
+    assert host.hear(unread) == [lost(51, 3)]
+    assert host.hear(unread) == []
+    again = p.ToController(lost(51, 3).report, (("seat", 1),))
+    assert again in host.hear(seat(tree=1)), "what the path had lost"
+    assert host.hear(p.Sent(3)) == [done(3, ("sent", 3), TOLD)]
+    late = p.SourceLost(p.Chunk(3, 0, 2, 0, 0, 16), 0, DAMAGED)
+    assert host.hear(late) == [], "a connection that was given up tried to read what had arrived by another"
+
+
+def test_what_a_host_sends_to_itself_may_have_arrived_before_it_is_known_that_it_could_not_be_read() -> None:
+    other = Layout((8,), "float32", NEAR, (4,), Sharding(((),)))  # each host has what it needs
+    host = Host()
+    host.put(50)
+    host.run(plan(1, [X, other], [Move("over", (0,), (1,), False, 0)], args={0: 0}, keep=(1,)), args=(50,))
+    host.read(send(3), recv(4, 3))
+    host.hear(p.Sent(3))
+    host.hear(p.Received(3))
+    unread = p.SourceLost(p.Chunk(3, 0, 0, 0, 0, 16), 0, DAMAGED)
+    assert host.hear(unread) == [lost(50, 3), lost(101, 3)]
+    assert host.hear(unread) == []
+
+
 def test_arrays_that_come_together_are_one_receive_and_share_its_blame() -> None:
     there = layout(FAR)
     steps: list[Gang | Move] = [Move("in", (0, 1), (2, 3), False, 0), gang("reader", NEAR, (3,), (4,))]

@@ -17,8 +17,8 @@ from .test_moves import on_the_way, operate, right, used, where
 ARRAY = 16  # bytes of an array on each of its two hosts
 
 
-def begun(host_memory: int, host_disk: int, arrays: int = 3) -> tuple[World, Arrays, list[Handle]]:
-    island = Island(name="i", hosts=4, devices_per_host=2, host_memory=host_memory, host_disk=host_disk)
+def begun(host_memory: int, host_disk: int, arrays: int = 3, devices: int = 2) -> tuple[World, Arrays, list[Handle]]:
+    island = Island(name="i", hosts=4, devices_per_host=devices, host_memory=host_memory, host_disk=host_disk)
     made = World(Cluster((island,)), seed=7)
     a = Arrays(made.client("a"))
     kept = [a.whole() for _ in range(arrays)]
@@ -109,13 +109,33 @@ def test_what_a_disk_does_not_give_back_is_lost_by_name_and_says_why_and_the_res
     made, a, (first, *others) = begun(2 * ARRAY, ARRAY)
     a.a.relocate("suspend")
     assert made.run()
-    made.fabric.disk_gives_back = False
+    made.fabric.damaged = 1
     a.a.relocate("resume")
     assert made.run()
     assert on_the_way(made) == []
     lost = [each for each in (first, *others) if each.blame]
     assert [str(each.blame) for each in lost] == ["[lost] its file is damaged (host 0)"]
     right(made, a, *[each for each in (first, *others) if each not in lost])
+    drain(made)
+
+
+@pytest.mark.parametrize(("devices", "there"), [(4, [0, 1, 2, 3]), (8, [4, 5, 6, 7])])
+def test_so_is_it_if_other_devices_are_to_get_it_and_one_send_finds_all_that_is_damaged(
+    devices: int, there: list[int]
+) -> None:
+    """Devices of another host, or of the same."""
+    made, a, (first, *others) = begun(2 * ARRAY, 6 * ARRAY, arrays=4, devices=devices)
+    a.a.relocate("suspend")
+    assert made.run()
+    made.fabric.damaged = 1
+    assert operate(made, "move") == ""
+    a.a.relocate("resume")
+    assert made.run()
+    assert on_the_way(made) == []
+    assert where(made, first) == there
+    assert [str(each.blame) for each in others] == ["[lost] its file is damaged (host 0)"] * 3
+    print(made.told)
+    right(made, a, first, a.whole())
     drain(made)
 
 

@@ -153,7 +153,7 @@ class Clients(ControllerModule):
             return f"program {call.program} is registered already"
         if len(session.programs) >= self._state.config.max_programs:
             return f"it registered more than {self._state.config.max_programs} programs"
-        program = session.programs[call.program] = ProgramRecord(session, call.program, call.ir)
+        program = session.registered(ProgramRecord(session, call.program, call.ir))
         try:
             validate(call.ir)
             program.nbytes = tuple(value.nbytes for value in call.ir.args)
@@ -173,7 +173,7 @@ class Clients(ControllerModule):
         return None
 
     def _unregister(self, session: ClientRecord, call: p.Unregister, now: int) -> str | None:
-        program = session.programs.pop(call.program, None)
+        program = session.unregistered(call.program)
         if program is None:
             return f"program {call.program} is not registered"
         self._registrations.taken_back(program)

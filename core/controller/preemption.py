@@ -47,11 +47,11 @@ class Preemption(ControllerModule):
         if self._seen == seen and not 0 < self._due <= now:
             return False
         self._seen, self._due = seen, 0
-        begun = self._give_back(now)
-        for binding in self._resources.waiting():
+        begun, elastic = self._give_back(now), self._elastic.all and self._elastic.automatic
+        for binding in self._resources.waiting() if elastic or preempts else ():
             if binding.session in self._relocation.resting:
                 continue
-            until = self._elastic.make_room(binding, now) if self._elastic.automatic else 0
+            until = self._elastic.make_room(binding, now) if elastic else 0
             if until > now:
                 self._due = min(self._due or until, until)
             elif preempts:

@@ -84,6 +84,7 @@ class ClientRecord(msgspec.Struct, eq=False):
     names: RangeTable[BufferName] = msgspec.field(default_factory=RangeTable)
     top: int = 0  # no name above it was ever used
     programs: dict[int, ProgramRecord] = {}
+    on_slice: dict[str, dict[int, ProgramRecord]] = {}  # the same, by the slices that they need
     runs: dict[int, RunRecord] = {}  # the client's name -> run, until it has ended
     last_run: int = 0  # names of runs only grow, so that one ends once
     gone: bool = False
@@ -93,6 +94,21 @@ class ClientRecord(msgspec.Struct, eq=False):
         self.names[named.name] = named
         self.top = max(self.top, named.name)
         return named
+
+    def registered(self, program: ProgramRecord) -> ProgramRecord:
+        self.programs[program.name] = program
+        for spec in program.ir.slices:
+            self.on_slice.setdefault(spec.name, {})[program.name] = program
+        return program
+
+    def unregistered(self, name: int) -> ProgramRecord | None:
+        program = self.programs.pop(name, None)
+        for spec in program.ir.slices if program is not None else ():
+            there = self.on_slice[spec.name]
+            there.pop(name, None)
+            if not there:
+                del self.on_slice[spec.name]
+        return program
 
     def ran(self, run: int) -> None:
         """Before a restart it had a run of this name."""

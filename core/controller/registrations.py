@@ -196,8 +196,8 @@ class Registrations(ControllerModule):
     def slice_changed(self, session: int, name: str, now: int) -> None:
         """A slice is bound now, or was released while something waited for it."""
         owner = self._state.sessions.get(session)
-        for record in list(owner.programs.values()) if owner is not None else ():
-            if record.blame is None and any(spec.name == name for spec in record.ir.slices):
+        for record in list(owner.on_slice.get(name, {}).values()) if owner is not None else ():
+            if record.blame is None:
                 each = self._awaited.get(record)
                 if each is not None:
                     self._advance(each, now)

@@ -282,20 +282,30 @@ class Runs(ControllerModule):
 
     def _watch_wait(self, run: RunRecord) -> None:
         """Watch a wait for devices that others have, or for another run. It is reported and not ended, because what
-        it waits for has bounds of its own, or is a client that holds an exclusive slice. Hosts that are not there may
-        never come: that wait ends."""
+        it waits for has bounds of its own, or is a client that holds an exclusive slice. It is reported each time that
+        it has lasted as long again. Hosts that are not there may never come: that wait ends."""
+        now, bounds = self._state.now, self._state.config.bounds
+        lasted = 0 if self._lacks_hosts(run) else now - run.since
         self._watch.begin(
-            ("run", run.id), self._state.now, 0,
+            ("run", run.id), now, lasted // (bounds.factor * bounds.hard),
             lambda at: self._waits.late(run, spans.EMPTY, run.waits), lambda at: self._waited(run, at),
         )  # fmt: skip
 
     def _waited(self, run: RunRecord, now: int) -> None:
-        lacks, session = self._resources.lacks_hosts, run.session.number
-        absent = any(lacks(session, spec.name) for spec in run.program.ir.slices)
-        if absent and now - run.since >= self._state.config.bounds.absent:
+        if self._lacks_hosts(run) and now - run.since >= self._state.config.bounds.absent:
             self._outcomes.fail(run, Blame("timeout", f"{run.waits}, for {(now - run.since) // S} s"), now)
         else:
             self._watch_wait(run)
+
+    def _lacks_hosts(self, run: RunRecord) -> bool:
+        lacks, session = self._resources.lacks_hosts, run.session.number
+        return any(lacks(session, spec.name) for spec in run.program.ir.slices)
+
+    def hosts_gone(self) -> None:
+        """Runs that wait for devices may lack hosts now."""
+        for runs in self._state.for_slice.values():
+            for run in runs.values():
+                self._watch_wait(run)
 
     # --- what runs wait for comes ----------------------------------------------------------------------------------
 

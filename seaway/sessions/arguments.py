@@ -39,6 +39,7 @@ class SliceNames:
 
     def __init__(self) -> None:
         self._names: dict[Slice | ElasticSlice, str] = {}
+        self._taken: set[str] = set()
 
     def of(self, home: Slice | ElasticSlice) -> str:
         """The slice's name."""
@@ -46,18 +47,22 @@ class SliceNames:
         if found is None:
             found = home.name
             if not found:
-                taken = set(self._names.values())
                 number = len(self._names)
-                while f"slice{number}" in taken:
+                while f"slice{number}" in self._taken:
                     number += 1
                 found = f"slice{number}"
             self._names[home] = found
+            self._taken.add(found)
         return found
 
     def used(self, home: Slice | ElasticSlice) -> str:
         """Its name if it, or another one of that name, was used before; else nothing."""
         name = self._names.get(home, home.name)
-        return name if name in self._names.values() else ""
+        return name if name in self._taken else ""
+
+    def forget(self, home: Slice) -> None:
+        """It is not used any more, nor another one of its name."""
+        self._taken.discard(self._names.pop(home, ""))
 
 
 class ElasticState:

@@ -415,6 +415,19 @@ class Caller:
                 self._elastic.pop(name).over = True
             self._port.call(lambda client, now: client.release_slice(name, now))
 
+    def forget_slice(self, home: Slice) -> None:
+        """Release a slice that will not be used again, and the programs that need it."""
+        name = self._slices.used(home)
+        programs = [
+            (key, bound) for key, bound in self._programs.items() if any(spec.name == name for spec in bound.ir.slices)
+        ]
+        self.release_slice(home)
+        for key, bound in programs:
+            del self._programs[key]
+            if bound.number:
+                self._port.note(lambda client, now, number=bound.number: client.unregister(number, now))
+        self._slices.forget(home)
+
     def resizes(self, home: ElasticSlice) -> Iterator[Slice]:
         """The first one is asked for at once, not when it is taken."""
         if not isinstance(home, ElasticSlice):

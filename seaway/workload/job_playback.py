@@ -160,7 +160,7 @@ class UserJobs:
         for number in progress.called:
             self._by_run.pop(number, None)
         if progress.home is not None:
-            self._session.release(progress.home)
+            self._caller.forget_slice(progress.home)
         self._under_way -= 1
         self._played.append(progress.played)
 

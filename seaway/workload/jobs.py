@@ -56,8 +56,8 @@ class Job(Timed, frozen=True, kw_only=True):
                 force_setattr(self, field, {kind: duration(time, f"step on {kind!r}") for kind, time in given.items()})
             elif type(given) is not int:
                 force_setattr(self, field, duration(given, f"{field} of a job"))
-        numbers = (self.at, *self._by_kind().values(), self.checkpoint, self.checkpoint_time, self.restart,
-                   self.deadline)  # fmt: skip
+        rest = (self.checkpoint_time, self.restart, self.deadline)
+        numbers = (self.at, self.checkpoint, *self._by_kind().values(), *map(int, rest))
         if min(numbers) < 0 or min(self.devices, self.steps, *self.sizes) < 1 or not 0 <= self.scaling <= 1:
             raise ValueError(f"{self}: times are not negative, devices and steps at least 1, scaling is from 0 to 1")
         if not self.user or not self.name:
@@ -66,7 +66,8 @@ class Job(Timed, frozen=True, kw_only=True):
             raise ValueError(f"{self}: how long is a step? Give `step`, such as '2s', or by kind of device")
 
     def _by_kind(self) -> dict[str, int]:
-        return dict(self.step) if isinstance(self.step, Mapping) else {"": self.step}  # type: ignore[arg-type]
+        times = self.step if isinstance(self.step, Mapping) else {"": self.step}
+        return {kind: int(time) for kind, time in times.items()}
 
     def step_time(self, devices: int = 0) -> dict[str, int]:
         """Nanoseconds of a step on so many devices, by their kind."""

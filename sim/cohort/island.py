@@ -83,6 +83,8 @@ class CohortIsland:
         self._enqueue: HostTimes = ShiftedTimes(self.patterns.even, 0)
         self._hear: Ints | int = 0
         self._seen = -1  # the last order that all hosts have read
+        self._said = -2  # what the last heartbeat said of that
+        self.beats = True  # heartbeats are sent
         self._orders: deque[tuple[int, int]] = deque()  # (number, when all hosts have read it)
         self._settled = self._number = -1  # as the last order says, and its number
         self._members: dict[int, Member] = {}
@@ -138,14 +140,20 @@ class CohortIsland:
         """All that does something at some time for the hosts of this island alone."""
         return [self, self.reports, self.gangs, self.climbs, self.commands, *self.commands.threads()]
 
-    def beat(self) -> None:
-        """Sends the heartbeats of all hosts, with the last order that all have read."""
+    def beat(self) -> bool:
+        """Sends the heartbeats of all hosts, with the last order that all have read. False: until the next order, they
+        would say nothing new, and none is sent."""
         now = self.sim.now
         while self._orders and self._orders[0][1] <= now:
             self._seen = self._orders.popleft()[0]
+        self.beats = bool(self._orders) or self._seen != self._said
+        if not self.beats:
+            return False
+        self._said = self._seen
         beat = m.Heartbeat(self._everyone, self._seen)
         # Heartbeats take as long as any message: the controller may act on elapsed time when it takes one in.
         self.reports.quiet(now + self.sim.network.latency, beat)
+        return True
 
     # --- down -----------------------------------------------------------------------------------------------
 
@@ -167,6 +175,8 @@ class CohortIsland:
         read, all_read = self._down.send(message, route, at, nbytes)
         self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
         self._orders.append((message.number, all_read))
+        if not self.beats:
+            sim.beat_again(self)
         parts = self.parts
         self.commands.tell_each([
             (part, share)

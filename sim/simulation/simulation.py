@@ -158,8 +158,13 @@ class Simulation:
     def _beat(self, island: CohortIsland) -> None:
         if self.islands.get(island.island.index) is not island:
             return
-        island.beat()
-        self.clock.at(self.now + self.times.beat, self._beat, island)
+        if island.beat():
+            self.clock.at(self.now + self.times.beat, self._beat, island)
+
+    def beat_again(self, island: CohortIsland) -> None:
+        """It has something to say in its heartbeats."""
+        island.beats = True
+        self.clock.at((self.now // self.times.beat + 1) * self.times.beat, self._beat, island)
 
     def _roads(self) -> Roads:
         dcn, chip, island = self.setup.dcn, self.setup.chips[0], self.cluster.islands[0]
@@ -268,7 +273,7 @@ class Simulation:
         self.islands[index] = cohort
         del self._exact[index]
         self.controller.reshape(index)
-        self.clock.at((self.now // self.times.beat + 1) * self.times.beat, self._beat, cohort)
+        self.beat_again(cohort)
 
     def island_of(self, host: int) -> int:
         return self.cluster.island_of_host(host).index

@@ -54,7 +54,7 @@ def simulate(
 
     cluster: "A", "B", "C" (the paper's), "v4-512", a TOML file, or a table; `hosts=`, `islands=`, ... change it.
     policy: "fifo", "stride:lead=3", ...; a policy, its class, or a function that makes one (see `sw.policies`).
-    profile: what hosts take: "paper", "seaway" or a TOML file. None: what the cluster's file says, else "paper".
+    profile: what hosts take: "paper", "seaway", "ideal" (no time), a TOML file. None: the cluster file's, or "paper".
     values: "shapes" (no contents), "compute" (on this machine's CPU), or a dict of stand-ins by name.
     sizes: rows that irregular computations make: a number, a fraction, a list, a function of (rng, bound), or a dict.
     costs: what computations without a cost take: "estimate" (by their flops and bytes), "roofline" (compiled, with
@@ -174,7 +174,7 @@ def _profile(given: Any, setup: Setup) -> Profile:
     if given is None:
         return setup.profile or profile_of("paper")
     if not isinstance(given, str | Path | Profile):
-        raise TypeError(f"profile={given!r}: 'paper', 'seaway', the path of a TOML file, or a Profile")
+        raise TypeError(f"profile={given!r}: 'paper', 'seaway', 'ideal', the path of a TOML file, or a Profile")
     return given if isinstance(given, Profile) else profile_of(given)
 
 

@@ -332,7 +332,12 @@ class Session:
         return ambient.caller("resized").resized(home)
 
     def release(self, home: Slice | ElasticSlice) -> None:
-        """Release a slice's devices. The slice is bound again when it is next used."""
+        """Give back the devices of one of the current client's slices, so that others may have them.
+
+        Returns at once. Calls made before run to their end on these devices. Arrays stay where they are until their
+        last reference goes, and can still be used. With its next call the slice gets devices anew, perhaps others. A
+        slice that has none is left alone.
+        """
         ambient.caller("release").release_slice(home)
 
     def move(self, home: Slice | None = None, *, island: str = "") -> None:

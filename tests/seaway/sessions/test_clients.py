@@ -186,6 +186,21 @@ def test_releasing_a_slice_that_is_not_held_does_nothing(fidelity: Any) -> None:
             s.release(4)  # type: ignore[arg-type]
 
 
+def test_a_released_slice_keeps_its_arrays_and_gets_devices_anew() -> None:
+    mine, yours = (sw.slice(devices=8, exclusive=True, name=name) for name in ("mine", "yours"))
+    step = sw.synthetic("step", devices=mine, duration="1ms")
+    with small(hosts=1, devices_per_host=8, values="compute") as s:
+        x = step(np.arange(3, dtype=np.float32))
+        calls = [step(ZERO) for _ in range(3)]
+        s.release(mine)
+        with s.client("you"):
+            assert sw.put(ZERO, devices=yours).block_until_ready().slice is yours
+            s.release(yours)
+        y = step(x).block_until_ready()
+        assert all(call.run is not None and call.run.wait().blame is None for call in calls)
+        assert (np.asarray(x).tolist(), np.asarray(y).tolist()) == ([0, 1, 2], [0, 1, 2])
+
+
 @pytest.mark.parametrize("fidelity", ["cohort", "exact"])
 def test_a_run_whose_slice_never_becomes_free_is_an_error_that_names_the_holder(fidelity: Any) -> None:
     """Heartbeats of hosts, and reports of waits, go on for ever. They are no sign of progress."""

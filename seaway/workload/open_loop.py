@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
-from ..units import duration
+from ..units import Time, duration
 from ..wording import duration as worded
 from ..wording import plural
 
@@ -103,7 +103,7 @@ class Arrivals:
             for each in self._all
         )
 
-    def between(self, first: int | str, last: int | str) -> Arrivals:
+    def between(self, first: Time, last: Time) -> Arrivals:
         """Those of a window, such as ("8h", "9h"). It begins at time 0 of the result."""
         low, high = duration(first, "between: first"), duration(last, "between: last")
         return Arrivals(msgspec.structs.replace(each, at=each.at - low) for each in self._all if low <= each.at < high)

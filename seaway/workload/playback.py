@@ -18,6 +18,7 @@ from ..errors import RunError
 from ..sessions import Array, Run, Session, ambient
 from ..specs import slice as slice_of
 from ..specs import trees
+from ..units import Time
 from ..units import duration as nanoseconds
 from .open_loop import Arrival, Arrivals
 
@@ -69,7 +70,7 @@ class LoadReport:
             }
         )
 
-    def latency(self, by: str = "client", window: tuple[Any, Any] | None = None) -> pd.DataFrame:
+    def latency(self, by: str = "client", window: tuple[Time, Time] | None = None) -> pd.DataFrame:
         """One row a client (or `by="name"`): how many arrived and failed, and percentiles of the latency of the others.
 
         window: only arrivals of this time, such as ("1s", "5s"), so that the beginning and the end do not count.
@@ -137,7 +138,7 @@ def _jobs(session: Session, caller: Caller, arrivals: Sequence[Arrival], begin: 
 def _job(session: Session, arrival: Arrival, begin: int) -> PlayedCall:
     called = session.driver.now()
     home = slice_of(arrival.devices)
-    run = synthetic(arrival.name, devices=home, duration=arrival.duration)(np.float32(0)).run
+    run = synthetic(arrival.name, devices=home, duration=f"{arrival.duration}ns")(np.float32(0)).run
     found = _ended(arrival, begin, called, [run])
     session.release(home)
     return found

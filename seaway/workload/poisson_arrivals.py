@@ -7,6 +7,7 @@ from itertools import accumulate
 from math import inf, log1p
 from random import Random
 
+from ..units import Time
 from ..units import duration as nanoseconds
 from .open_loop import Arrival, Arrivals
 
@@ -16,13 +17,13 @@ MOST = 10_000_000  # arrivals that are drawn at once
 
 def poisson(
     rate: float,
-    time: int | str,
+    time: Time,
     *,
     seed: int = 0,
     clients: Shares = "load",
     names: Shares = "request",
     devices: int = 0,
-    duration: int | str = 0,
+    duration: Time = 0,
 ) -> Arrivals:
     """Draw a Poisson process: `rate` arrivals a second on average, for a time such as "10s".
 

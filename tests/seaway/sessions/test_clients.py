@@ -65,7 +65,7 @@ def test_the_same_program_takes_the_same_turns() -> None:
         loop(3)
 
     def columns() -> dict[str, dict[str, Any]]:
-        with small(policy="stride", seed=3, noise={"latency": 5_000}) as s:
+        with small(policy="stride", seed=3, noise={"latency": "5us"}) as s:
             mixed(s)
         return {name: {k: v.tobytes() for k, v in table.items()} for name, table in s.trace.core.columns().items()}
 
@@ -74,17 +74,17 @@ def test_the_same_program_takes_the_same_turns() -> None:
 
 def test_sleep_and_now_use_simulated_time() -> None:
     with small() as s:
-        sw.sleep(0.5)
+        sw.sleep("500ms")
         sw.sleep("20ms")
         assert sw.now() == pytest.approx(0.52)
         assert sw.current_session().driver.now() == s.driver.now() == 520_000_000
-        with pytest.raises(sw.errors.SeawayError, match="not negative"):
-            sw.sleep(-1)
+        with pytest.raises(sw.errors.SeawayError, match="it is negative"):
+            sw.sleep("-1s")
 
 
 def test_sleeping_clients_do_not_delay_each_other() -> None:
     with small() as s:
-        tasks = [s.spawn(sw.sleep, 1.0, name=f"c{n}") for n in range(3)]
+        tasks = [s.spawn(sw.sleep, "1s", name=f"c{n}") for n in range(3)]
         for task in tasks:
             task.join()
         assert s.now() == pytest.approx(1.0)

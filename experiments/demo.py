@@ -83,11 +83,11 @@ def picture(trace: Trace) -> style.Picture:
     low, high = trace.contended
     gangs = trace.gangs()
     middle = gangs[gangs["started_us"] > (low + high) / 2e3].head(SHOWN)
-    window = round(middle["started_us"].min() * 1e3), round(middle["ended_us"].max() * 1e3)
+    window = f"{middle['started_us'].min()}us", f"{middle['ended_us'].max()}us"
     figure = style.Picture("wide", 5.6)
     with style.applied():
         grid = figure.add_gridspec(2, 2, width_ratios=(1.75, 1), height_ratios=(1, 1.5))
-        trace.plot_utilization("client", window=(low, high), axes=figure.add_subplot(grid[0, 0]))
+        trace.plot_utilization("client", window=trace.contended, axes=figure.add_subplot(grid[0, 0]))
         trace.plot_shares(axes=figure.add_subplot(grid[0, 1]))
         below = figure.add_subplot(grid[1, :])
         trace.plot(window, rows=16, axes=below, title=f"The middle, {SHOWN} gangs on all devices")

@@ -50,7 +50,7 @@ def measure(point: Point) -> dict[str, Any]:
     paper = FULL if point["clients"] >= 4 and point["compute_ms"] == 0.33 else None
     return {
         "cores": setup.cluster.devices, "busy": found, "computations_per_s": rate(sim),
-        "trace": timelines(sim, (counted[0], counted[0] + round(point["shown_ms"] * 1e6))),
+        "trace": timelines(sim, counted[0], point["shown_ms"]),
         "paper": paper, "error": error(found, paper),
     }  # fmt: skip
 

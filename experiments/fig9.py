@@ -55,7 +55,7 @@ def measure(point: Point) -> dict[str, Any]:
         **{f"asked_{name}": share for name, share in asked.items()},
         **{f"got_{name}": share for name, share in got.items()},
         "worst_share_error": max(abs(got[name] - asked[name]) for name in asked),
-        "trace": timelines(sim, (counted[0], counted[0] + round(point["shown_ms"] * 1e6))),
+        "trace": timelines(sim, counted[0], point["shown_ms"]),
     }  # fmt: skip
 
 

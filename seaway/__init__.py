@@ -7,7 +7,7 @@ A program is Python that calls computations. It runs in a session: simulated, or
     ...     print(double(np.array([1.0, 2.0])))
     [2. 4.]
 
-open a session   `simulate`, `local`, `connect`
+open a session   `simulate` (with a `fault`), `local`, `connect`
 declare          `slice`, `jit`, `pmap`, `program`, `synthetic`, `pipeline` and `stage`
 in a program     `put`, `route`, `checkpoint`
 read and wait    `get`, `block_until_ready`
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         spawn,
     )
     from .sessions.connected import connect, local
-    from .sessions.simulated import simulate
+    from .sessions.simulated import fault, simulate
     from .specs import ElasticSlice, Slice, slice  # noqa: A004 - as the paper's users say it
 
 # The package of each name. It is imported when the name is first used, so that `import seaway` is fast.
@@ -56,7 +56,7 @@ _PUBLIC = {
         "Array", "Run", "Session", "block_until_ready", "client", "current_session", "deadline", "get", "now", "sleep",
         "spawn",
     ),
-    "sessions.simulated": ("simulate",),
+    "sessions.simulated": ("fault", "simulate"),
     "sessions.connected": ("connect", "local"),
     "specs": ("ElasticSlice", "Slice", "slice"),
 }  # fmt: skip
@@ -84,7 +84,7 @@ _ELSEWHERE = {
 }  # fmt: skip
 _PLACE = {name: f"sw.{module}.{name}" for module, names in _ELSEWHERE.items() for name in names} | {
     "Noise": "sim.engine.Noise",
-    "Fault": "sim.simulation.Fault",
+    "Fault": "sw.fault",
     "Pipeline": "seaway.api.Pipeline",
     "Program": "seaway.api.Program",
     "Stage": "seaway.api.Stage",
@@ -94,8 +94,8 @@ _PLACE = {name: f"sw.{module}.{name}" for module, names in _ELSEWHERE.items() fo
 
 __all__ = [
     "Array", "ElasticSlice", "Run", "Session", "Slice", "__version__", "block_until_ready", "checkpoint", "client",
-    "connect", "costs", "current_session", "deadline", "errors", "get", "jit", "local", "now", "pipeline", "pmap",
-    "policies", "program", "put", "route", "simulate", "sleep", "slice", "spawn", "stage", "synthetic", "trace",
+    "connect", "costs", "current_session", "deadline", "errors", "fault", "get", "jit", "local", "now", "pipeline",
+    "pmap", "policies", "program", "put", "route", "simulate", "sleep", "slice", "spawn", "stage", "synthetic", "trace",
     "workload",
 ]  # fmt: skip
 

@@ -1,13 +1,18 @@
 """Parses and prints durations and sizes: "330us", "1.5 ms", "4B", "64 MiB".
 
-Durations become whole nanoseconds and sizes whole bytes. A plain integer is in these units already.
+Durations become whole nanoseconds and sizes whole bytes. A plain integer is a number of bytes, but it is no time: it
+could be seconds as well as nanoseconds. So each parameter of Seaway that takes a time takes a `Time`, and refuses a
+number without a unit, except 0. Core, the simulator and their records (`Config`, `Kernel`, `Arrival`) count whole
+nanoseconds.
 """
 
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from difflib import get_close_matches
 from fractions import Fraction
+from typing import Literal
 
 from core.model import Impossible
 
@@ -23,9 +28,23 @@ SIZES = (
 LARGEST = 2**62
 
 
-def duration(value: str | int, what: str = "duration") -> int:
+class Nanoseconds(int):
+    """A time that Seaway hands out, such as `trace.span`: an integer whose unit is known, so it is taken as a time."""
+
+
+Time = str | timedelta | Nanoseconds | Literal[0]
+
+
+def duration(value: Time, what: str = "duration") -> int:
     """Whole nanoseconds."""
-    return _quantity(value, what, TIMES, "a time with its unit, as '330us' or '1.5 ms', or whole nanoseconds")
+    wanted = "a time with its unit, as '330us' or '1.5 ms'"
+    if isinstance(value, timedelta):  # pandas' has nanoseconds besides
+        whole = value // timedelta(microseconds=1) * 1000 + getattr(value, "nanoseconds", 0)
+        return _quantity(whole, what, TIMES, wanted)
+    number: object = value  # the user may have given anything
+    if isinstance(number, int | float) and not isinstance(number, bool | Nanoseconds) and number != 0:
+        raise Impossible(f"{what} cannot be {value!r}, a number without a unit: write '{value}s' or '{value}ns'")
+    return _quantity(0 if number == 0 and not isinstance(number, bool) else value, what, TIMES, wanted)
 
 
 def nbytes(value: str | int, what: str = "size") -> int:

@@ -54,7 +54,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     add("--hosts", "hosts of each island (1)", 1)
     add("--devices-per-host", "devices of each host (1)", 1)
     add("--policy", HELP, "fifo")
-    add("--window", "gangs enqueued ahead on a device (%(default)s)", Config().window)
+    add("--window", "gangs enqueued ahead on a device (%(default)s); with 1 it idles between gangs", Config().window)
     add("--token-file", "a file with the cluster's token")
     figures = "serve figures for Prometheus; only to this machine, unless an address is given"
     add("--metrics-port", figures, metavar="[ADDRESS:]PORT")

@@ -11,7 +11,7 @@ from .watch import Bounds
 
 
 class Config(msgspec.Struct, frozen=True):
-    window: int = 8  # gangs ahead on a device (d)
+    window: int = 8  # gangs ahead on a device (d); with 1, it idles from a gang's end until the next has been sent
     window_span: int = 0  # nanoseconds: more may be ahead, while they take less than that together ...
     window_most: int = 64  # ... up to so many
     max_passes: int = 8  # how often a blocked wide gang, or a waiting big run, may be passed

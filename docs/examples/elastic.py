@@ -56,7 +56,7 @@ def another(s: sw.Session) -> None:
 
 middle = threading.Event()
 # Sizes are kept for a tenth of a second at least; usually it is ten seconds.
-with sw.local(hosts=4, devices_per_host=2, config={"preempt_keep": 100_000_000}) as s:
+with sw.local(hosts=4, devices_per_host=2, config={"preempt_keep": "100ms"}) as s:
     job = threading.Thread(target=another, args=(s,))
     job.start()
     with s.client("training"):

@@ -12,7 +12,7 @@ from ..framework.options import Option, Point, profile_of
 from .clients import Failed, Loop, rate
 from .programs import chain
 
-PROFILE = Option("profile", "paper", "host costs: paper, seaway, a TOML file, or changed: paper:send*2+step=5us")
+PROFILE = Option("profile", "paper", "host costs: paper, seaway, ideal, a TOML file, or changed: paper:send*2+step=5us")
 SEED = Option("seed", 0, "seed of all random draws")
 FIDELITY = Option("fidelity", "cohort", "simulate equal hosts as one, or each host", choices=("cohort", "exact"))
 POLICY = Option("policy", "fifo", "scheduling policy: fifo, stride, priority, shortest, deadline, round_robin")

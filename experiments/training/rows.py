@@ -35,7 +35,7 @@ PRINTED = 133.7e3  # tokens a second of that row
 
 LENGTH = Option("length", 1024, "tokens of a sequence, which the paper does not print", least=16)
 EFFICIENCY = Option("efficiency", 0.0, "the chip's efficiency against its compiler's estimate; 0: as fitted", least=0)
-PROFILE = Option("profile", "paper", "host costs: paper, seaway, a TOML file, or changed: paper:send*2+step=5us")
+PROFILE = Option("profile", "paper", "host costs: paper, seaway, ideal, a TOML file, or changed: paper:send*2+step=5us")
 SEED = Option("seed", 0, "seed of all random draws")
 STEPS = Option("steps", 2, "training steps; the first fills pipelines and is not counted", least=2)
 IN_PARTS = Option("parts", True, "run each row again without control and transfers, to find the parts of its time")

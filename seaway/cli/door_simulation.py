@@ -35,7 +35,7 @@ def add(door: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     for each, metavar, words in (
         ("--policy", "POLICY", f"{HELP} (default: fifo)"),
-        ("--profile", "PROFILE", "host costs: paper, seaway, or a TOML file (default: the cluster file's, or paper)"),
+        ("--profile", "PROFILE", "host costs: paper, seaway, ideal, or a TOML file (default: the cluster's, or paper)"),
     ):
         option(each, default="", metavar=metavar, help=f"with --simulate: {words}")
     option(

@@ -89,7 +89,7 @@ def add(commands: Any) -> None:
     where("--cluster", default="A", help="A, B, C, v4-512, 2xv3-1024, ..., or a TOML file (default: A)")
     where("--hosts", type=int, help="hosts on each island, instead of the cluster's")
     where("--islands", type=int, help="islands, instead of the cluster's")
-    where("--profile", help="host costs: paper, seaway, or a TOML file (default: the cluster file's, or paper)")
+    where("--profile", help="host costs: paper, seaway, ideal, or a TOML file (default: the cluster file's, or paper)")
     where("--fidelity", choices=("cohort", "exact"), default="cohort", help="default: cohort")
     where("--dispatch", choices=("parallel", "sequential"), default="parallel", help="default: parallel")
     where("--seed", type=int, default=0, help="same seed, same trace (default: 0)")

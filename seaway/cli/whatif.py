@@ -50,7 +50,7 @@ def add(commands: Any) -> None:
     how(
         "--profile",
         default="",
-        help="host costs: seaway, paper, or a TOML file (default: what the cluster file measured, else seaway)",
+        help="host costs: seaway, paper, ideal, or a TOML file (default: what the cluster file measured, else seaway)",
     )
     how("--open-loop", action="store_true",
                      help="make calls at their recorded times; without it, a client that waited for runs waits here, "

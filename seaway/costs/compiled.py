@@ -19,6 +19,7 @@ from core.model import Impossible
 from sim.hardware import Chip, setups
 
 from ..errors import CostError, NoCompiler, TooBig
+from ..units import Time, duration
 from . import cost_cache
 from .compiling import CompiledHlo, Failed, compile_in_child
 from .cost import Cost, MemoryUse, disagreement
@@ -26,7 +27,7 @@ from .hlo import HloError, Rates, Tally, parse, tally
 from .lowering import Lowered, lower
 from .topologies import NAME, Topology, check_devices, find, rates
 
-TIMEOUT = 900.0
+TIMEOUT = "15min"
 MOST = 16384  # virtual devices
 PARTITIONED = "all-reduce-promotion"  # the text is taken before this pass: later ones turn bf16 into f32 for the CPU
 Target = tuple[str, Chip]  # of a price: its name, and its devices
@@ -65,7 +66,7 @@ def tpu_costs(
     out_shardings: object = None,
     donate: int | Sequence[int] = (),
     name: str | None = None,
-    timeout: float = TIMEOUT,
+    timeout: Time = TIMEOUT,
     refresh: bool = False,
 ) -> Cost:
     """The cost of `fn(*args)` on TPUs, from the TPU compiler (extra `tpu`).
@@ -73,8 +74,8 @@ def tpu_costs(
     `args`: a tuple of pytrees of `jax.ShapeDtypeStruct`s or arrays, of global shapes. `mesh`: a dictionary of axes
     and their sizes, major first, or a JAX mesh, with all devices of the topology, or one. `in_shardings` and
     `out_shardings`: trees of `PartitionSpec`s, each for a leaf or a subtree; an argument without one is replicated.
-    `donate`: numbers of arguments whose memory may be reused for results. `timeout`: seconds. `refresh`: compile even
-    if the cost is cached.
+    `donate`: numbers of arguments whose memory may be reused for results. `timeout`: of the compiler. `refresh`:
+    compile even if the cost is cached.
     """
     where = find(topology)
     require_compiler()
@@ -87,7 +88,7 @@ def tpu_costs(
         "tpu", lowered.digest, where.name, repr(where.options), _figures(where.chip),
         os.environ.get("LIBTPU_INIT_ARGS", ""),
     )  # fmt: skip
-    return cost_cache.cost(key, lowered.name, lambda: _on_tpu(lowered, where, timeout), refresh=refresh)
+    return cost_cache.cost(key, lowered.name, lambda: _on_tpu(lowered, where, _seconds(timeout)), refresh=refresh)
 
 
 def roofline_costs(
@@ -101,7 +102,7 @@ def roofline_costs(
     donate: int | Sequence[int] = (),
     name: str | None = None,
     efficiency: float = 1.0,
-    timeout: float = TIMEOUT,
+    timeout: Time = TIMEOUT,
     refresh: bool = False,
 ) -> Cost:
     """Like `tpu_costs`, but by peak rates. `topology` may also be a set-up of `sw.simulate`: "B", "v4-512", ..."""
@@ -118,10 +119,12 @@ def roofline_costs(
             "take tpu_costs, or a mesh with fewer devices along its data axis and as much data on each"
         )
 
+    limit = _seconds(timeout)
+
     def compute() -> Cost:
         flags = f"--xla_force_host_platform_device_count={lowered.devices}"
         try:
-            compiled = compile_in_child(lowered, platform="cpu", xla_flags=flags, before=PARTITIONED, timeout=timeout)
+            compiled = compile_in_child(lowered, platform="cpu", xla_flags=flags, before=PARTITIONED, timeout=limit)
         except Failed as failed:
             raise CostError(f"XLA refused {lowered.name!r}: {failed.kind}: {failed}") from None
         return _by_rates(compiled, lowered, where, efficiency)
@@ -170,6 +173,10 @@ def _figures(chip: Chip) -> str:
 
 
 # --- from what compilers write to costs ---------------------------------------------------------------------
+
+
+def _seconds(timeout: Time) -> float:
+    return duration(timeout, "costs: timeout") / 1e9
 
 
 def _on_tpu(lowered: Lowered, where: Topology, timeout: float) -> Cost:

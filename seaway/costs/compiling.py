@@ -93,7 +93,7 @@ def _run(folder: Path, name: str, environment: Mapping[str, str], timeout: float
         except subprocess.TimeoutExpired:
             raise CostError(
                 f"compiling {name!r} took longer than {timeout:g} s and was stopped; "
-                "give it more with timeout=, or a smaller computation: fewer layers, or a loop over them (jax.lax.scan)"
+                "give it more, timeout='1h', or a smaller computation: fewer layers, or a loop over them (jax.lax.scan)"
             ) from None
     error = folder / "error.json"
     if error.exists():

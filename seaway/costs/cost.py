@@ -12,8 +12,8 @@ from sim.hardware import Collective, Kernel
 
 from ..errors import CostError
 from ..file_reading import plain_bytes
+from ..units import Time, nbytes, show_bytes, show_time
 from ..units import duration as duration_of
-from ..units import nbytes, show_bytes, show_time
 from .hlo import HloCollective, Kind
 
 Estimate = Literal["blend", "cycles", "optimal", "roofline", "stated", "recorded"]
@@ -183,7 +183,7 @@ def disagreement(estimates: dict[str, int]) -> str:
 
 
 def synthetic(
-    duration: str | int,
+    duration: Time,
     *,
     name: str = "synthetic",
     allreduce: Amount | None = None,

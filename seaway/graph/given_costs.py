@@ -19,7 +19,7 @@ class KernelBearer(Protocol):
     def kernel(self) -> Kernel: ...
 
 
-Cost = int | str | Kernel | KernelBearer | Callable[..., Any]
+Cost = units.Time | Kernel | KernelBearer | Callable[..., Any]
 
 KINDS: dict[str, Kind] = {
     "allreduce": "all-reduce", "allgather": "all-gather", "reducescatter": "reduce-scatter",
@@ -27,7 +27,7 @@ KINDS: dict[str, Kind] = {
 }  # fmt: skip
 
 
-def nanoseconds(who: str, key: str, value: int | str) -> int:
+def nanoseconds(who: str, key: str, value: units.Time) -> int:
     return units.duration(value, f"{who}: {key}")
 
 

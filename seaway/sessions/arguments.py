@@ -15,6 +15,7 @@ from core.model import Node, Program, Range, Sharding, SliceSpec, ranges
 from ..errors import NotNow
 from ..graph import Graph
 from ..specs import Aval, ElasticSlice, Slice, avals
+from ..units import Time, duration
 from .array_groups import DescribedArray
 from .arrays import Array, CallResults, grouped
 
@@ -212,11 +213,11 @@ def checked_retries(who: str, retries: object) -> None:
     raise ValueError(f"{who}(retries={retries!r}): how often a run may be submitted again, from 0 to {RETRIES}")
 
 
-def checked_seconds(who: str, **given: object) -> None:
-    for name, seconds in given.items():
-        number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if not number or not 0 < seconds < float("inf"):  # type: ignore[operator]
-            raise ValueError(f"{who}({name}={seconds!r}): seconds, more than 0")
+def seconds_of(who: str, name: str, given: Time) -> float:
+    found = duration(given, f"{who}: {name}") / 1e9
+    if not found:
+        raise ValueError(f"{who}({name}={given!r}): more than no time, such as '10s'")
+    return found
 
 
 def has_contents(leaf: Any) -> bool:

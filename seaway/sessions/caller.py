@@ -425,7 +425,7 @@ class Caller:
         for key, bound in programs:
             del self._programs[key]
             if bound.number:
-                self._port.note(lambda client, now, number=bound.number: client.unregister(number, now))
+                self._port.note(partial(_unregister, bound.number))
         self._slices.forget(home)
 
     def resizes(self, home: ElasticSlice) -> Iterator[Slice]:
@@ -568,3 +568,7 @@ class Caller:
         self.closed = True
         self._programs.clear()  # these lead to arrays, which the garbage collector does not see into
         self.earlier.notices.clear()
+
+
+def _unregister(number: int, client: Client, now: int) -> None:
+    client.unregister(number, now)

@@ -8,27 +8,16 @@ from __future__ import annotations
 from types import TracebackType
 
 from ..errors import NotNow, SeawayError
-from ..graph import nanoseconds, tracing
+from ..graph import tracing
+from ..units import Time, duration
 from . import ambient
-
-Time = float | str
-
-
-def host_time(who: str, time: Time) -> int:
-    """Nanoseconds, from seconds or from a text such as "5ms"."""
-    if isinstance(time, str):
-        return nanoseconds(who, "time", time)
-    number: object = time  # the user may have given anything
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e9:
-        raise SeawayError(f"{who}: {time!r} is no time: seconds, not negative, or a text like '5ms'")
-    return round(number * 1e9)
 
 
 def within(who: str, time: Time | None) -> int:
     """A relative deadline as nanoseconds after a call; 0 means none."""
     if time is None:
         return 0
-    found = host_time(who, time)
+    found = duration(time, f"{who}: time")
     if not found:
         raise SeawayError(f"{who}: {time!r} is over before it begins; leave it out for none")
     return found

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 from ..errors import SessionClosed
 from ..specs import ElasticSlice, Slice, whole
 from ..telemetry import carried, spans_of
+from ..units import Time
+from ..units import duration as nanoseconds
 from ..wording import duration, plural
 from . import ambient
 from .arguments import checked_session
 from .caller import Caller
-from .deadlines import Time, host_time, within
+from .deadlines import within
 from .port import Driver
 
 if TYPE_CHECKING:
@@ -272,13 +274,13 @@ class Session:
         """Seconds since the session began, by its clock."""
         return self.driver.now() / 1e9
 
-    def sleep(self, time: float | str) -> None:
-        """Let host time pass: seconds, or a text such as "5ms"."""
+    def sleep(self, time: Time) -> None:
+        """Let host time pass, such as "5ms"."""
         if self.closed:
             raise SessionClosed("this session is closed, and its time stands still; open another one")
         for caller in list(self._callers.values()):
             caller.flush()
-        self.driver.sleep(host_time("sw.sleep", time))
+        self.driver.sleep(nanoseconds(time, "sw.sleep: time"))
 
     # --- what happened ------------------------------------------------------------------------------------
 
@@ -332,7 +334,12 @@ class Session:
         return ambient.caller("resized").resized(home)
 
     def release(self, home: Slice | ElasticSlice) -> None:
-        """Release a slice's devices. The slice is bound again when it is next used."""
+        """Give back the devices of one of the current client's slices, so that others may have them.
+
+        Returns at once. Calls made before run to their end on these devices. Arrays stay where they are until their
+        last reference goes, and can still be used. With its next call the slice gets devices anew, perhaps others. A
+        slice that has none is left alone.
+        """
         ambient.caller("release").release_slice(home)
 
     def move(self, home: Slice | None = None, *, island: str = "") -> None:
@@ -424,8 +431,8 @@ def spawn(fn: Callable[..., T], *args: Any, **options: Any) -> Task[T]:
     return cast("Task[T]", current_session().spawn(fn, *args, **options))
 
 
-def sleep(time: float | str) -> None:
-    """Let the host do nothing for a time: seconds, or a text like "5ms". In a simulation this takes simulated time.
+def sleep(time: Time) -> None:
+    """Let the host do nothing for a time such as "5ms". In a simulation this takes simulated time.
 
     >>> with sw.simulate("B", hosts=2):
     ...     sw.sleep("5ms")
@@ -440,7 +447,7 @@ def now() -> float:
 
     >>> with sw.simulate("B", hosts=2):
     ...     begin = sw.now()
-    ...     sw.sleep(0.25)
+    ...     sw.sleep("250ms")
     ...     print(sw.now() - begin)
     0.25
     """

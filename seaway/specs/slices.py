@@ -11,10 +11,9 @@ from msgspec.structs import replace
 
 from core.model import SliceSpec
 
-from ..units import duration
+from ..units import Time, duration
 
 AXES = ("x", "y", "z")
-Time = int | str
 Expected = Time | Mapping[str, Time]
 Mesh = Mapping[str, int] | Sequence[int] | Any
 

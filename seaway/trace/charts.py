@@ -85,7 +85,7 @@ def utilization(trace: Trace, by: By, bins: int | Time | None, window: Window, a
             axes.set_ylabel("of all devices")
             style.title_above(axes, title, rows)
         else:
-            frame = trace.utilization(by, edges.tolist())
+            frame = trace.utilization(by, times.as_bins(edges))
             names = list(dict.fromkeys(frame[by])) if by != "total" else [""]
             many = len(names) > MOST_ROWS
             high = 2.5 if many else 1.1 + (0.34 if len(names) <= 8 else 0.22) * max(len(names), 3)

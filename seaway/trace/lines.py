@@ -64,7 +64,7 @@ def _middles(table: pd.DataFrame, scale: int) -> Any:
 
 def shares(of: Trace | Overlay, edges: Ints, axes: Axes | None) -> Figure:
     """A line for each client and trace, with a thin level line for the share that the client asked for."""
-    tables = [trace.shares(edges.tolist()) for trace in _traces(of).values()]
+    tables = [trace.shares(times.as_bins(edges)) for trace in _traces(of).values()]
     clients = pd.concat(tables).drop_duplicates("client").set_index("client")
     colors, several = _colors(of, "client", list(clients.index)), isinstance(of, Overlay)
     with style.applied():
@@ -104,7 +104,7 @@ def fairness(of: Trace | Overlay, edges: Ints, axes: Axes | None) -> Figure:
         scale = style.time_axis(axes, *edges[[0, -1]])
         colors = list(style.colors(list(_traces(of))).values())
         for at, trace in enumerate(_traces(of).values()):
-            table = trace.fairness(edges.tolist())
+            table = trace.fairness(times.as_bins(edges))
             for column, (_, color) in {"jain": ("", colors[at])}.items() if several else FAIRNESS.items():
                 axes.plot(_middles(table, scale), table[column].to_numpy(), color=color, **_look(of, at))
         style.percent(axes, top=1.02)
@@ -153,7 +153,7 @@ def latencies(of: Trace | Overlay, tables: Sequence[pd.DataFrame], by: Whose, ax
 
 def utilization(overlay: Overlay, by: By, edges: Ints, axes: Axes | None) -> Figure:
     """How busy devices were, a line a trace; unless `by` is "total", in a panel for each key."""
-    tables = {name: trace.utilization(by, edges.tolist()) for name, trace in overlay.traces.items()}
+    tables = {name: trace.utilization(by, times.as_bins(edges)) for name, trace in overlay.traces.items()}
     colors = list(style.colors(list(tables)).values())
     keys: list[object] = [""]
     with style.applied():

@@ -21,7 +21,7 @@ import pandas as pd
 from . import busy, times
 from .busy import By
 from .fairness import Whose
-from .times import Bins, Ints, Time, Window
+from .times import Bins, Ints, Nanoseconds, Span, Time, Window
 from .trace import Trace
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ class Overlay:
     def utilization(self, by: By = "island", bins: Bins = 1, window: Window = None) -> pd.DataFrame:
         """`Trace.utilization` in the same bins for all traces."""
         busy.check(by)
-        edges = self.edges(bins, window)
-        return self._each(lambda trace: trace.utilization(by, edges.tolist()))
+        edges = times.as_bins(self.edges(bins, window))
+        return self._each(lambda trace: trace.utilization(by, edges))
 
     def shares(self, bins: Bins = 20, window: Window = None) -> pd.DataFrame:
         """`Trace.shares` in the same bins for all traces. Without a window: while all clients competed in all."""
-        edges = self.edges(bins, window, self.contended)
-        return self._each(lambda trace: trace.shares(edges.tolist()))
+        edges = times.as_bins(self.edges(bins, window, self.contended))
+        return self._each(lambda trace: trace.shares(edges))
 
     # As the methods of a trace, with a column `trace` in front.
     gangs, steps, runs = _rows(Trace.gangs), _rows(Trace.steps), _rows(Trace.runs)
@@ -89,8 +89,8 @@ class Overlay:
 
     def fairness(self, bins: Bins = 20, window: Window = None) -> pd.DataFrame:
         """`Trace.fairness` in the same bins for all traces. Without a window: while all clients competed in all."""
-        edges = self.edges(bins, window, self.contended)
-        return self._each(lambda trace: trace.fairness(edges.tolist()))
+        edges = times.as_bins(self.edges(bins, window, self.contended))
+        return self._each(lambda trace: trace.fairness(edges))
 
     def latency_cdf(self, by: Whose = "client", window: Window = None) -> pd.DataFrame:
         span = self._shown(window)
@@ -150,29 +150,29 @@ class Overlay:
     # --- inside ---------------------------------------------------------------------------------------------
 
     @property
-    def span(self) -> tuple[int, int]:
+    def span(self) -> Span:
         """From the first gang of any trace to the last, in the moved traces' times."""
         spans = [trace.span for trace in self.traces.values()]
-        return min(low for low, _ in spans), max(high for _, high in spans)
+        return times.span_of(min(low for low, _ in spans), max(high for _, high in spans))
 
     @property
-    def contended(self) -> tuple[int, int]:
+    def contended(self) -> Span:
         """While all clients competed in all traces."""
         over = min(trace.contended[1] for trace in self.traces.values())
-        return self.zero, over if over > self.zero else self.span[1]
+        return times.span_of(self.zero, over if over > self.zero else self.span[1])
 
     def edges(self, bins: Bins, window: Window, whole: tuple[int, int] | None = None) -> Ints:
         """Edges of bins in the moved traces' times. Without a window: `whole`, or else from time 0 to the end."""
         found = self._shown(window) or whole or (self.zero, self.span[1])
         if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str):
-            return times.edges_of([times.nanoseconds(each) + self.zero for each in bins], found)
+            return times.edges_of([Nanoseconds(times.nanoseconds(each) + self.zero) for each in bins], found)
         return times.edges_of(bins, found)
 
-    def _shown(self, window: Window) -> tuple[int, int] | None:
+    def _shown(self, window: Window) -> Span | None:
         if window is None:
             return None
         low, high = times.window_of(window, (self.span[0] - self.zero, self.span[1] - self.zero))
-        return low + self.zero, high + self.zero
+        return times.span_of(low + self.zero, high + self.zero)
 
     def _each(self, table: Callable[[Trace], pd.DataFrame]) -> pd.DataFrame:
         found = []

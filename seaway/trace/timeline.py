@@ -73,7 +73,7 @@ def draw_several(overlay: Overlay, window: Window, rows: int, color: ColorBy) ->
     """A timeline for each trace, one below the other. Without a window: from time 0 on, as much as is legible."""
     longest = max(high - low for low, high in (legible(trace.facts()) for trace in overlay.traces.values()))
     shown = overlay.zero, min(overlay.zero + max(1, longest), overlay.span[1])
-    low, high = overlay.edges(1, window, shown)[[0, -1]].tolist()
+    low, high = part = times.span_of(*overlay.edges(1, window, shown)[[0, -1]].tolist())
     differ: list[ColorBy] = ["client", "program", "step"] if color == "auto" else [color]
     by = next((each for each in differ if len(_names(overlay, each)) > 1), differ[-1])
     colors = style.colors(_names(overlay, by))
@@ -83,9 +83,9 @@ def draw_several(overlay: Overlay, window: Window, rows: int, color: ColorBy) ->
         figure = style.Picture("page", height=0.4 + sum(0.85 + 0.15 * max(each, 3) for each in heights))
         panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
         for name, trace, axes in zip(called, traces, panels.tolist(), strict=True):
-            busy = float(trace.utilization("total", window=(low, high))["busy_fraction"].iloc[0])
+            busy = float(trace.utilization("total", window=part)["busy_fraction"].iloc[0])
             title = f"{name}: {busy:.1%} of {len(trace.facts().devices):,} devices busy"
-            draw(trace, (low, high), trace.sample(rows), rows, by, title, axes, colors)
+            draw(trace, part, trace.sample(rows), rows, by, title, axes, colors)
             axes.set_xlabel("")
         lines.count_from_zero(overlay, panels[-1], low, high)
     return figure

@@ -6,6 +6,7 @@ Core counts integer nanoseconds. Frames show microseconds, as floats, since thos
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ import numpy.typing as npt
 from core.model import Impossible
 
 from .. import units
+from ..units import Nanoseconds, Time
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
-Time = int | float | str | Any  # nanoseconds, "330us", or a pandas or datetime timedelta
+Span = tuple[Nanoseconds, Nanoseconds]
 Window = tuple[Time | None, Time | None] | None
 Bins = int | Time | Sequence[Time]
 
@@ -26,16 +28,25 @@ MAX_BINS = 1_000_000
 
 
 def nanoseconds(what: Time) -> int:
-    """Nanoseconds, from a number of nanoseconds, a text such as "330us", or a timedelta."""
+    """Nanoseconds, from a text such as "330us", a timedelta, or a time of a trace. Some are negative: those of an
+    overlay count from its time 0."""
+    if isinstance(what, Nanoseconds):
+        return int(what)
+    sign = 1
     if isinstance(what, str):
         words = what.strip()
-        try:
-            return (-1 if words.startswith("-") else 1) * units.duration(words.lstrip("+-"), "a time")
-        except Impossible as error:
-            raise ValueError(str(error)) from None
-    if hasattr(what, "total_seconds"):
-        return round(float(what.total_seconds()) * 1_000_000_000)
-    return round(float(what)) if isinstance(what, float) else int(what)
+        sign, what = -1 if words.startswith("-") else 1, words.lstrip("+-")
+    elif isinstance(what, timedelta) and what < timedelta(0):
+        sign, what = -1, -what
+    try:
+        return sign * units.duration(what, "a time")
+    except Impossible as error:
+        raise ValueError(str(error)) from None
+
+
+def span_of(low: int, high: int) -> Span:
+    """A window as a trace hands it out."""
+    return Nanoseconds(low), Nanoseconds(high)
 
 
 def text(duration: float) -> str:
@@ -55,10 +66,10 @@ def unit(duration: float) -> tuple[str, int]:
     return "ns", 1
 
 
-def window_of(window: Window, span: tuple[int, int]) -> tuple[int, int]:
+def window_of(window: Window, span: tuple[int, int]) -> Span:
     """The window in nanoseconds. An open end is the trace's."""
     if window is None:
-        return span
+        return span_of(*span)
     try:
         first, last = window
     except (TypeError, ValueError):
@@ -68,28 +79,31 @@ def window_of(window: Window, span: tuple[int, int]) -> tuple[int, int]:
     if low >= high:
         there = f"the trace is from {text(span[0])} to {text(span[1])}"
         raise ValueError(f"the window from {text(low)} to {text(high)} is empty; {there}")
-    return low, high
+    return span_of(low, high)
+
+
+def as_bins(edges: Ints) -> list[Nanoseconds]:
+    return [Nanoseconds(edge) for edge in edges]
 
 
 def edges_of(bins: Bins, window: tuple[int, int]) -> Ints:
     """Edges of bins. `bins`: how many; or their width, such as "1ms" (the last may be narrower); or the edges."""
     low, high = window
-    if isinstance(bins, int | np.integer):
+    if isinstance(bins, int | np.integer) and not isinstance(bins, Nanoseconds):
         if bins < 1:
             raise ValueError(f"{bins} bins; at least one is needed")
         count = min(int(bins), high - low)  # a bin is at least a nanosecond wide
         _bounded(count)
         # Integer arithmetic keeps edges exact at large times.
         return low + (high - low) * np.arange(count + 1, dtype=np.int64) // count
-    if isinstance(bins, str) or hasattr(bins, "total_seconds"):
+    if isinstance(bins, str | timedelta | Nanoseconds):
         width = nanoseconds(bins)
         if width < 1:
             raise ValueError(f"bins of {bins!r}; they need a width of at least a nanosecond")
         _bounded((high - low) // width)
         edges = np.arange(low, high, width, dtype=np.int64)
         return np.append(edges, high)
-    times = np.atleast_1d(np.asarray(bins, dtype=object))
-    edges = np.array([nanoseconds(time) for time in times], dtype=np.int64)
+    edges = np.array([nanoseconds(time) for time in bins], dtype=np.int64)
     if len(edges) < 2 or (np.diff(edges) <= 0).any():
         raise ValueError("edges of bins must be at least two, and increasing")
     return edges

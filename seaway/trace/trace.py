@@ -6,8 +6,8 @@
     trace.perfetto("run.json", window=("10ms", "12ms"))
     trace.save("run"); Trace.load("run")
 
-It reads one of core's traces, which may still grow. A set-up, if given, adds names of islands. Times are integer
-nanoseconds, or texts such as "1.5ms".
+It reads one of core's traces, which may still grow. A set-up, if given, adds names of islands. It takes
+times such as "1.5ms", and hands them out as integer nanoseconds, which it takes, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .facts import Facts, first_time, spread
 from .fairness import Whose
 from .hosts import NOTHING, HostRows
 from .summary import summary
-from .times import Bins, Ints, Time, Window
+from .times import Bins, Ints, Span, Time, Window
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -168,17 +168,17 @@ class Trace:
         return first if self._origin is None else min(self._origin, first)
 
     @property
-    def span(self) -> tuple[int, int]:
+    def span(self) -> Span:
         """Nanoseconds, from the first gang's start to the last one's end."""
-        return self.facts().span
+        return times.span_of(*self.facts().span)
 
     @property
-    def contended(self) -> tuple[int, int]:
+    def contended(self) -> Span:
         """The window in which all clients competed: from the last client's first call until the first client was done.
 
         Shares should be compared there; `trace.clients()` does so.
         """
-        return self.facts().contended
+        return times.span_of(*self.facts().contended)
 
     def sample(self, count: int) -> Ints:
         """`count` devices: at least one of every group that ran the same gangs, the rest in proportion to its size."""

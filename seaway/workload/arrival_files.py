@@ -19,7 +19,7 @@ import msgspec
 
 from ..errors import nearest
 from ..file_reading import MOST, parquet_frame, plain_bytes
-from ..units import TIMES
+from ..units import TIMES, Nanoseconds
 from .open_loop import Arrival, Arrivals
 from .timeline import Timed
 
@@ -123,7 +123,7 @@ def _item(row: Mapping[str, Any], columns: Mapping[str, _Column], kind: type[T],
         if text in EMPTY and field != "at":
             continue
         if column.scale:
-            time = round(_number(text, name, where) * column.scale)
+            time = Nanoseconds(round(_number(text, name, where) * column.scale))
             given[field] = {**given.get(field, {}), column.on: time} if field == "step" else time
         elif field == "sizes":
             given[field] = tuple(int(_number(part, name, where, whole=True)) for part in text.split())

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..file_reading import MOST, plain_bytes
+from ..units import Nanoseconds
 from .jobs import Job, Jobs
 
 NONE = ("", "None", "nan", None)
@@ -158,7 +159,14 @@ def _jobs(found: Iterable[_Found]) -> Jobs:
     ran = [each for each in found if each[3] > 0 and each[4] > 0]
     begin = min((each[0] for each in ran), default=0)
     return Jobs(
-        Job(at=at - begin, user=whose or "unknown", name=name, devices=devices, step=lasts, kind=kind)
+        Job(
+            at=Nanoseconds(at - begin),
+            user=whose or "unknown",
+            name=name,
+            devices=devices,
+            step=Nanoseconds(lasts),
+            kind=kind,
+        )
         for at, whose, name, devices, lasts, kind in ran
     )
 

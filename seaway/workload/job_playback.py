@@ -24,6 +24,7 @@ from ..errors import RunError
 from ..sessions import Run, Session, ambient
 from ..specs import ElasticSlice, Slice, elastic_of
 from ..specs import slice as slice_of
+from ..units import Nanoseconds, Time
 from .job_report import JobReport, PlayedJob
 from .jobs import Job, Jobs
 
@@ -117,7 +118,7 @@ class UserJobs:
         gang = synthetic(job.name, devices=progress.home, duration=_duration(times), steps=steps)
         self._submit(progress, gang(ZERO).run, steps)
         if saves and job.checkpoint_time:
-            saving = synthetic(f"{job.name} saves", devices=progress.home, duration=int(job.checkpoint_time))
+            saving = synthetic(f"{job.name} saves", devices=progress.home, duration=job.checkpoint_time)
             self._submit(progress, saving(ZERO).run, 0)
 
     def _submit(self, progress: Progress, run: Run | None, steps: int) -> None:
@@ -152,7 +153,7 @@ class UserJobs:
         if progress.job.restart:
             assert progress.home is not None
             name = f"{progress.job.name} restarts"
-            gang = synthetic(name, devices=progress.home, duration=int(progress.job.restart))
+            gang = synthetic(name, devices=progress.home, duration=progress.job.restart)
             self._submit(progress, gang(ZERO).run, 0)
 
     def _over(self, progress: Progress, run: Run, cause: str) -> None:
@@ -189,7 +190,7 @@ class UserJobs:
         """Until the job is over, or is to go on elsewhere. Returns how many steps are left."""
         while left:
             if again and job.restart:
-                self._run(part, f"{job.name} restarts", int(job.restart), 1, played)
+                self._run(part, f"{job.name} restarts", job.restart, 1, played)
             steps = min(left, job.checkpoint or left)
             run = self._run(part, job.name, _duration(job.step_time(part.devices)), steps, played)
             if self._caller.wait_run_or_size(run, home):
@@ -204,12 +205,12 @@ class UserJobs:
                 break
         return left
 
-    def _run(self, part: Slice, name: str, time: int | dict[str, int], steps: int, played: PlayedJob) -> Run:
+    def _run(self, part: Slice, name: str, time: Time | Mapping[str, Time], steps: int, played: PlayedJob) -> Run:
         run = synthetic(name, devices=part, duration=time, steps=steps)(ZERO).run
         assert run is not None
         played.calls.append(self._caller.known_as(run.number)[1])
         return run
 
 
-def _duration(times: Mapping[str, int]) -> int | dict[str, int]:
-    return times[""] if set(times) == {""} else dict(times)
+def _duration(times: Mapping[str, Nanoseconds]) -> Time | Mapping[str, Time]:
+    return times[""] if set(times) == {""} else times

@@ -16,6 +16,7 @@ import numpy as np
 
 from core.model import spans
 
+from ..units import duration
 from .jobs import Job
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class JobReport:
         part = np.maximum(1, wide * len({each.job.user for each in played}) / self.devices)
         started = called + times["after_us"].to_numpy() / 1e6
         served = times["served_us"].to_numpy() / 1e6
-        due = np.array([int(each.job.deadline) or np.inf for each in played]) / S
+        due = np.array([duration(each.job.deadline) or np.inf for each in played]) / S
         return pd.DataFrame(
             {
                 "user": [each.job.user for each in played],

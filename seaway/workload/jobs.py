@@ -11,22 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import force_setattr, replace
 
-from ..units import duration
+from ..units import Nanoseconds, Time, duration
 from .timeline import Timed, Timeline
 
 if TYPE_CHECKING:
     from ..sessions import Session
     from .job_report import JobReport
 
-Time = int | str
-
 
 class Job(Timed, frozen=True, kw_only=True):
-    """One job. Times are nanoseconds, and may be given as texts, such as "90min".
+    """One job. Times are given as texts, such as "90min", and kept in nanoseconds.
 
     >>> sw.workload.Job(at="1h", devices=8, step="2s", steps=1800).lasts()
     3600000000000
@@ -53,35 +51,38 @@ class Job(Timed, frozen=True, kw_only=True):
         for field in self.times:
             given = getattr(self, field)
             if isinstance(given, Mapping):
-                force_setattr(self, field, {kind: duration(time, f"step on {kind!r}") for kind, time in given.items()})
-            elif type(given) is not int:
-                force_setattr(self, field, duration(given, f"{field} of a job"))
-        rest = (self.checkpoint_time, self.restart, self.deadline)
-        numbers = (self.at, self.checkpoint, *self._by_kind().values(), *map(int, rest))
-        if min(numbers) < 0 or min(self.devices, self.steps, *self.sizes) < 1 or not 0 <= self.scaling <= 1:
-            raise ValueError(f"{self}: times are not negative, devices and steps at least 1, scaling is from 0 to 1")
+                times = {kind: Nanoseconds(duration(time, f"step on {kind!r}")) for kind, time in given.items()}
+                force_setattr(self, field, times)
+            else:
+                force_setattr(self, field, Nanoseconds(duration(given, f"{field} of a job")))
+        if self.checkpoint < 0 or min(self.devices, self.steps, *self.sizes) < 1 or not 0 <= self.scaling <= 1:
+            raise ValueError(f"{self}: devices and steps are at least 1, scaling is from 0 to 1")
         if not self.user or not self.name:
             raise ValueError(f"{self}: a job has a user and a name")
         if not any(self._by_kind().values()):
             raise ValueError(f"{self}: how long is a step? Give `step`, such as '2s', or by kind of device")
 
-    def _by_kind(self) -> dict[str, int]:
-        times = self.step if isinstance(self.step, Mapping) else {"": self.step}
-        return {kind: int(time) for kind, time in times.items()}
+    def _by_kind(self) -> dict[str, Nanoseconds]:
+        times: Any = self.step if isinstance(self.step, Mapping) else {"": self.step}
+        return dict(times)
 
-    def step_time(self, devices: int = 0) -> dict[str, int]:
+    def step_time(self, devices: int = 0) -> dict[str, Nanoseconds]:
         """Nanoseconds of a step on so many devices, by their kind."""
         if devices in (0, self.devices):
             return self._by_kind()
         share = 1 - self.scaling + self.scaling * self.devices / devices
-        return {kind: max(1, round(time * share)) for kind, time in self._by_kind().items()}
+        return {kind: _times(time, share) for kind, time in self._by_kind().items()}
 
-    def lasts(self, kind: str = "", devices: int = 0) -> int:
+    def lasts(self, kind: str = "", devices: int = 0) -> Nanoseconds:
         """Nanoseconds from its first step to its last, on devices of this kind, if nothing comes between."""
         times = self.step_time(devices)
         step = times.get(kind) or times.get("") or min(times.values())
         saved = (self.steps - 1) // self.checkpoint if self.checkpoint else 0
-        return self.steps * step + saved * int(self.checkpoint_time)
+        return Nanoseconds(self.steps * step + saved * duration(self.checkpoint_time))
+
+
+def _times(time: int, factor: float) -> Nanoseconds:
+    return Nanoseconds(max(1, round(time * factor)))
 
 
 class Jobs(Timeline[Job]):
@@ -139,14 +140,16 @@ class Jobs(Timeline[Job]):
 def _in_steps(job: Job, most: int) -> Job:
     times = job.step_time()
     parts = -(-max(times.values()) // max(1, most))
-    return replace(job, steps=job.steps * parts, step={kind: max(1, time // parts) for kind, time in times.items()})
+    return replace(job, steps=job.steps * parts, step={kind: _times(time // parts, 1) for kind, time in times.items()})
 
 
 def _scaled(job: Job, time: float, devices: float, arrivals: float) -> Job:
-    steps = {kind: max(1, round(each * time)) for kind, each in job.step_time().items()}
+    steps = {kind: _times(each, time) for kind, each in job.step_time().items()}
     sizes = dict.fromkeys(max(1, round(size * devices)) for size in job.sizes)
-    rest = {field: round(getattr(job, field) * time) for field in ("checkpoint_time", "restart", "deadline")}
+    rest = {
+        field: Nanoseconds(round(getattr(job, field) * time)) for field in ("checkpoint_time", "restart", "deadline")
+    }
     return replace(
-        job, at=round(job.at * time * arrivals), step=steps, devices=max(1, round(job.devices * devices)),
+        job, at=Nanoseconds(round(job.at * time * arrivals)), step=steps, devices=max(1, round(job.devices * devices)),
         sizes=tuple(sizes), **rest,
     )  # fmt: skip

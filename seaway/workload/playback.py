@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import RunError
 from ..sessions import Array, Run, Session, ambient
 from ..specs import trees
+from ..units import Time
 from ..units import duration as nanoseconds
 from .open_loop import Arrival, Arrivals
 
@@ -64,7 +65,7 @@ class LoadReport:
             }
         )
 
-    def latency(self, by: str = "client", window: tuple[Any, Any] | None = None) -> pd.DataFrame:
+    def latency(self, by: str = "client", window: tuple[Time, Time] | None = None) -> pd.DataFrame:
         """One row a client (or `by="name"`): how many arrived and failed, and percentiles of the latency of the others.
 
         window: only arrivals of this time, such as ("1s", "5s"), so that the beginning and the end do not count.

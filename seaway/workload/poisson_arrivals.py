@@ -9,6 +9,7 @@ from random import Random
 
 import msgspec
 
+from ..units import Nanoseconds, Time
 from ..units import duration as nanoseconds
 from .jobs import Job, Jobs
 from .open_loop import Arrival, Arrivals
@@ -17,9 +18,7 @@ Shares = str | Sequence[str] | Mapping[str, float]
 MOST = 10_000_000  # arrivals that are drawn at once
 
 
-def poisson(
-    rate: float, time: int | str, *, seed: int = 0, clients: Shares = "load", names: Shares = "request"
-) -> Arrivals:
+def poisson(rate: float, time: Time, *, seed: int = 0, clients: Shares = "load", names: Shares = "request") -> Arrivals:
     """Draw a Poisson process: `rate` arrivals a second on average, for a time such as "10s".
 
     seed: the same seed gives the same arrivals. clients, names: one; or several, which are as likely as one another; or
@@ -36,13 +35,13 @@ def poisson(
 
 def poisson_jobs(
     rate: float,
-    time: int | str,
+    time: Time,
     *,
     seed: int = 0,
     users: Shares = "load",
     devices: int | Mapping[int, float] = 1,
-    duration: int | str | tuple[int | str, int | str] = "10min",
-    step: int | str = "1s",
+    duration: Time | tuple[Time, Time] = "10min",
+    step: Time = "1s",
 ) -> Jobs:
     """Draw jobs that arrive as a Poisson process: `rate` of them an hour on average, for a time such as "24h".
 
@@ -68,11 +67,13 @@ def poisson_jobs(
     for at in _times(rng, rate / 3600, time, "poisson_jobs"):
         lasts = low * exp(rng.random() * log(high[0] / low)) if high else -log1p(-rng.random()) * low
         user, size = who.of(rng), int(wide.of(rng))
-        found.append(Job(at=at, user=user, devices=size, step=each, steps=max(1, round(lasts / each))))
+        found.append(
+            Job(at=Nanoseconds(at), user=user, devices=size, step=Nanoseconds(each), steps=max(1, round(lasts / each)))
+        )
     return Jobs(msgspec.structs.replace(job, name=f"job{number}") for number, job in enumerate(found))
 
 
-def _times(rng: Random, rate: float, time: int | str, who: str) -> Iterator[int]:
+def _times(rng: Random, rate: float, time: Time, who: str) -> Iterator[int]:
     """Drawn one by one, between what else is drawn."""
     until = nanoseconds(time, f"sw.workload.{who}: time")
     if not _positive(rate):

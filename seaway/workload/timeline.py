@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overloa
 
 import msgspec
 
-from ..units import duration
+from ..units import Nanoseconds, Time, duration
 from ..wording import duration as worded
 from ..wording import plural
 
@@ -75,15 +75,15 @@ class Timeline(Generic[T]):
         return [each for each in self._all if self._whose(each) == client]
 
     @property
-    def span(self) -> int:
+    def span(self) -> Nanoseconds:
         """Nanoseconds from the beginning to the last of them."""
-        return self._all[-1].at if self._all else 0
+        return Nanoseconds(self._all[-1].at if self._all else 0)
 
-    def between(self, first: int | str, last: int | str) -> Self:
+    def between(self, first: Time, last: Time) -> Self:
         """Those of a window, such as ("8h", "9h"). It begins at time 0 of the result."""
         low, high = duration(first, "between: first"), duration(last, "between: last")
         found = [each for each in self._all if low <= each.at < high]
-        return type(self)(msgspec.structs.replace(each, at=each.at - low) for each in found)
+        return type(self)(msgspec.structs.replace(each, at=Nanoseconds(each.at - low)) for each in found)
 
     def frame(self) -> pd.DataFrame:
         """One row each."""

@@ -1,7 +1,7 @@
 """What messages and calls cost the CPUs of hosts: a named set of integers, each with its source.
 
-`paper` is fitted to numbers of the Pathways paper; `seaway` stands for our own backend. Every result is printed
-with its profile, so that nobody confuses the two.
+`paper` is fitted to numbers of the Pathways paper; `seaway` stands for our own backend; `ideal` has no costs. Every
+result is printed with its profile, so that nobody confuses them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from core.model import Impossible
 
 from .toml_tables import Table, figure, known_keys, nearest, packaged, subtable, toml
 
-Status = Literal["fitted", "unmeasured", "measured"]
+Status = Literal["fitted", "unmeasured", "measured", "free"]
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +45,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     literal: int = 0  # a host: making contents that came with a call or from elsewhere into a buffer
     stall: int = 0  # another process on the machine holds such a thread up for this long ...
     stall_every: int = 0  # ... once in this much of its working time; 0: never
+    instant: bool = False  # messages take no time on the network, nor do signals between a host and its devices
     note: str = ""
     fitted: dict[str, str] = {}  # cost -> the number to which it was fitted
     sources: dict[str, str] = {}  # cost -> where it comes from, for all costs
@@ -100,14 +101,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return self.changed(**{key: round(getattr(self, key) * by) for key in costs})
 
 
-HEAD = ("name", "fanout", "status", "note")
+HEAD = ("name", "fanout", "status", "instant", "note")
 COSTS = tuple(field.name for field in msgspec.structs.fields(Profile) if field.name not in (*HEAD, "fitted", "sources"))
 OPTIONAL = ("complete_more", "transfer_byte_ps", "transfer_end", "literal", "stall", "stall_every")
 PAUSES = ("stall", "stall_every")
 
 
 def profile(what: str | Path) -> Profile:
-    """A profile by name (`paper`, `seaway`) or from a TOML file, which may name another to start from with `like`."""
+    """A profile by name (such as `paper`) or from a TOML file, which may name another to start from with `like`."""
     if isinstance(what, Path) or what.endswith(".toml"):
         return _read(str(what), {"name": Path(what).stem, **toml(Path(what))}, f"stated in {what}")
     if what not in profiles():

@@ -81,7 +81,7 @@ class Simulation:
     ) -> None:  # fmt: skip
         self.setup, self.profile, self.fidelity, self.seed = setup, profile, fidelity, seed
         self.noise = noise or Noise()
-        self.times = times or RareTimes(pcie_latency=setup.chips[0].pcie_latency)
+        self.times = times or RareTimes(pcie_latency=0 if profile.instant else setup.chips[0].pcie_latency)
         self.chunk, self.pool = chunk, pool
         self.cluster: Cluster = setup.cluster
         self.clock = SimClock()
@@ -104,7 +104,8 @@ class Simulation:
         dcn = setup.dcn
         byte_ps = int(1e12 / dcn.bandwidth) if dcn.bandwidth else 0
         jitter = self.noise.latency + dcn.jitter
-        self.network = Network(self.clock, dcn.latency, byte_ps, jitter, seed, self._arrive)
+        latency, byte_ps = (0, 0) if profile.instant else (dcn.latency, byte_ps)
+        self.network = Network(self.clock, latency, byte_ps, jitter, seed, self._arrive)
         small = min(SMALL, chunk // 16)
         self.contents = BulkNetwork(self.clock, self.cluster, self._roads(), self._arrive, self.trace, small)
         self.machines = SharedMachines(self, setup)

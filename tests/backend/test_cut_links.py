@@ -145,7 +145,7 @@ def test_a_wait_ends_while_its_link_is_cut_one_way(
     proxied: Proxied, link: str, called: str, code: str, way: str
 ) -> None:
     address = f"grpc://127.0.0.1:{proxied.watch.proxy('client', proxied.port)}"
-    with sw.connect(address, timeout=PATIENCE, patience=PATIENCE):
+    with sw.connect(address, timeout=f"{PATIENCE}s", patience=f"{PATIENCE}s"):
         calls = Calls()
         good(calls.all)
         begun = time.monotonic()

@@ -60,7 +60,7 @@ class Site:
             each.wait(PATIENCE)
 
     def connect(self) -> Any:
-        return sw.connect(f"grpc://{self.address}", token_file=self.token, patience=PATIENCE)
+        return sw.connect(f"grpc://{self.address}", token_file=self.token, patience=f"{PATIENCE}s")
 
     def status(self, *options: str) -> str:
         words = (sys.executable, "-m", "seaway", "status", self.address, "--token-file", self.token, *options)

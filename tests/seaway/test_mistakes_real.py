@@ -60,8 +60,8 @@ NO_SESSION: list[tuple[Call, str]] = [
     (lambda: sw.connect("head:1", token_file="/nowhere"), "cannot read /nowhere: No such file"),
     (lambda: local(config={"window": "x"}), "config: window='x': Expected `int`, got `str`"),
     (lambda: local(config=3), "config=3: a dict of settings, or a Config"),
-    (lambda: local(timeout=0), r"sw.local\(timeout=0\): seconds"),
-    (lambda: connect("head", patience=-1), r"sw.connect\(patience=-1\): seconds"),
+    (lambda: local(timeout=0), r"sw.local\(timeout=0\): more than no time"),
+    (lambda: connect("head", patience="-1s"), "sw.connect: patience cannot be '-1s': it is negative"),
     (lambda: local(devices=4), "has no option 'devices'.*did you mean 'devices_per_host'"),
     (lambda: local(record=3), r"sw\.local\(record=3\): the path of a file"),
     (lambda: connect("head", dispatch=1), r"sw\.connect\(dispatch=1\): 'parallel'"),
@@ -83,7 +83,7 @@ def test_invalid_sessions_are_refused_by_name(ask: Call, said: str) -> None:
 
 def test_a_start_timeout_that_is_too_short_is_named_and_nothing_is_left() -> None:
     with pytest.raises(sw.errors.NotReady, match=r"did not start within 0.01 s"):
-        sw.local(timeout=0.01)
+        sw.local(timeout="10ms")
 
 
 def test_an_address_where_nobody_or_another_program_listens_is_refused() -> None:
@@ -93,7 +93,7 @@ def test_an_address_where_nobody_or_another_program_listens_is_refused() -> None
         for place in (f"127.0.0.1:{silent.getsockname()[1]}", "127.0.0.1:9"):
             said = f"no controller answers at {place} .*waited 0.5 s.*sw.local"
             with pytest.raises(sw.errors.Unreachable, match=said):
-                sw.connect(f"grpc://{place}", timeout=0.5)
+                sw.connect(f"grpc://{place}", timeout="500ms")
 
 
 class RefusingController:

@@ -20,7 +20,7 @@ HEAVY = ("jax", "numpy", "pandas", "matplotlib", "simpy", "pyarrow", "grpc", "tq
 
 NAMES = """
     simulate local connect slice jit pmap program synthetic pipeline stage put route checkpoint get
-    block_until_ready client spawn current_session now sleep deadline Array ElasticSlice Run Session Slice costs
+    block_until_ready client spawn current_session now sleep deadline fault Array ElasticSlice Run Session Slice costs
     errors policies trace workload __version__
 """
 FACE = NAMES.split()

@@ -89,7 +89,7 @@ def computation(work: Work, home: Any, alone: Alone, times: int = 1) -> Any:
     name = name_of(work, times)
     if work.op == "timed":
         lasts = alone_ns(work, home.devices, alone, times)
-        return sw.synthetic(name, devices=home, duration=lasts, collective=False)
+        return sw.synthetic(name, devices=home, duration=f"{lasts}ns", collective=False)
     axis = AXIS if work.op == "reduce" and home.devices > 1 else None
     function = repeated(work, times) if axis or work.op == "matmul" else _add
     cost = kernel(work, home.devices, alone, times)

@@ -11,8 +11,9 @@ from backend.streams import LoopThread
 from backend.wire import Described, call_messages
 
 from ...errors import Unreachable
+from ...units import Time
 from ...wording import plural
-from ..arguments import checked_live, checked_seconds, checked_session
+from ..arguments import checked_live, checked_session, seconds_of
 from ..session import Dispatch, Session, opened_live
 from .driver import RealDriver
 
@@ -20,16 +21,16 @@ from .driver import RealDriver
 def connect(
     address: str, *, token: str = "", token_file: str | PathLike[str] = "", ca: str | PathLike[str] = "",
     cert: str | PathLike[str] = "", key: str | PathLike[str] = "", client: str = "main",
-    dispatch: Dispatch = "parallel", timeout: float = 10.0, patience: float = 60.0, retries: int = 0,
+    dispatch: Dispatch = "parallel", timeout: Time = "10s", patience: Time = "1min", retries: int = 0,
     live: bool | str = False,
 ) -> Session:  # fmt: skip
     """Open a session on a cluster whose controller runs at this address.
 
     token: the cluster's token; token_file: a file that has it. ca, cert, key: PEM files, for mutual TLS.
     client: the name of the session's first client. dispatch: "parallel", or "sequential" for the baseline.
-    timeout: seconds for the controller to answer. patience: seconds for a controller that went away to come back; after
-    that, each wait raises `sw.errors.Unreachable`. retries: how often a run that the cluster failed is submitted again,
-    unless its program says otherwise. live: serve a page that shows what goes on, and print its link; or its address.
+    timeout: for the controller to answer. patience: for a controller that went away to come back; after that, each wait
+    raises `sw.errors.Unreachable`. retries: how often a run that the cluster failed is submitted again, unless its
+    program says otherwise. live: serve a page that shows what goes on, and print its link; or its address.
 
         >>> double = sw.jit(lambda x: x * 2, devices=2)
         >>> with sw.connect("grpc://head:29000", token_file="token"):
@@ -49,7 +50,7 @@ def connect(
         raise ValueError("sw.connect(token=..., token_file=...): give one of the two")
     checked_session("sw.connect", dispatch, retries)
     checked_live("sw.connect", live)
-    checked_seconds("sw.connect", timeout=timeout, patience=patience)
+    wait, absent = seconds_of("sw.connect", "timeout", timeout), seconds_of("sw.connect", "patience", patience)
     try:
         place = access.place_of(address)
     except AccessRefused as refused:
@@ -62,13 +63,13 @@ def connect(
         shown = Access(token, shown.ca, shown.cert, shown.key)
     loop = LoopThread()
     try:
-        described = loop.do(_about(place, shown, timeout))
+        described = loop.do(_about(place, shown, wait))
         cluster = described.cluster
         title = (
             f"cluster at {place}: {plural(cluster.hosts, 'host')}, {plural(cluster.devices, 'device')} "
             f"({', '.join(described.platforms)})"
         )
-        driver = RealDriver(title, loop, place, shown, described, patience=patience)
+        driver = RealDriver(title, loop, place, shown, described, patience=absent)
     except BaseException:
         loop.close()
         raise

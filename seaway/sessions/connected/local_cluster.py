@@ -34,8 +34,9 @@ from core.model import Cluster as Topology
 from ... import units
 from ...errors import NotReady, nearest
 from ...specs import whole
+from ...units import Time
 from ...wording import plural
-from ..arguments import checked_live, checked_seconds, checked_session
+from ..arguments import checked_live, checked_session, seconds_of
 from ..replaced import said, warn
 from ..session import Dispatch, Session, opened_live
 from ..simulated import ConfigOptions, Policies, checked_config, policy_of, struct_of
@@ -69,7 +70,7 @@ def local(
     memory: int | str = 0,
     dispatch: Dispatch = "parallel",
     config: Config | ConfigOptions | None = None,
-    timeout: float = 60.0,
+    timeout: Time = "1min",
     retries: int = 0,
     record: str | Path | None = None,
     live: bool | str = False,
@@ -80,7 +81,7 @@ def local(
     platform: "cpu"; "cuda" or "tpu", one host with what this machine has; "timed", devices that only take the time that
     they are told. memory: what programs may use of each device, such as "2GiB"; 0: all there is.
     dispatch: "parallel", or "sequential" for the baseline. config: settings of the controller.
-    timeout: seconds for all of this to start. retries: how often a run that the cluster failed (a host died) is sent
+    timeout: for all of this to start. retries: how often a run that the cluster failed (a host died) is sent
     again, unless its program says otherwise. record: a file for the controller's log, which `seaway replay` runs again.
     live: serve a page that shows what goes on, and print its link; or the address for it, such as "127.0.0.1:29100".
 
@@ -93,7 +94,7 @@ def local(
         if not whole(number):
             raise ValueError(f"sw.local({name}={number!r}): a whole number, at least 1")
     _check_platform(platform, hosts, islands)
-    checked_seconds("sw.local", timeout=timeout)
+    wait = seconds_of("sw.local", "timeout", timeout)
     checked_session("sw.local", dispatch, retries)
     checked_live("sw.local", live)
     if record is not None and not isinstance(record, str | Path):
@@ -102,7 +103,7 @@ def local(
     file = Path(record) if record is not None else None
     settings = checked_config(struct_of(Config, config, "config", CONFIG))
     made = ClusterOptions(hosts, devices_per_host, islands, platform, room, policy_of(policy), settings, file)
-    driver = _up(made, timeout)
+    driver = _up(made, wait)
     return opened_live(Session(driver, dispatch=dispatch, retries=retries), live)
 
 

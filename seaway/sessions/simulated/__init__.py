@@ -2,5 +2,5 @@
 
 from .driver import SimDriver
 from .pricing import IdleCluster
-from .simulating import Policies, checked_config, policy_of, simulate, struct_of
+from .simulating import Policies, checked_config, fault, policy_of, simulate, struct_of
 from .typed_options import ConfigOptions, HardwareOptions, NoiseOptions

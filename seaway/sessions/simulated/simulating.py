@@ -11,7 +11,7 @@ from typing import Any, Literal, Unpack
 
 import msgspec
 
-from core.controller import ON_DEVICES, Config
+from core.controller import ON_DEVICES, Bounds, Config
 from core.schedule import policy as policies
 from core.schedule.policy import Fifo, Policy
 from core.transfer import CHUNK
@@ -21,7 +21,8 @@ from sim.hardware import profile as profile_of
 from sim.simulation import MIB, Fault, Simulation, fanout_of
 
 from ...errors import Impossible, nearest
-from ...units import duration
+from ...units import Time
+from ...units import duration as nanoseconds
 from ..arguments import checked_live, checked_session
 from ..session import Dispatch, Session, opened_live
 from .driver import SimDriver
@@ -54,13 +55,13 @@ def simulate(
 
     cluster: "A", "B", "C" (the paper's), "v4-512", a TOML file, or a table; `hosts=`, `islands=`, ... change it.
     policy: "fifo", "stride:lead=3", ...; a policy, its class, or a function that makes one (see `sw.policies`).
-    profile: what hosts take: "paper", "seaway" or a TOML file. None: what the cluster's file says, else "paper".
+    profile: what hosts take: "paper", "seaway", "ideal" (no time), a TOML file. None: the cluster file's, or "paper".
     values: "shapes" (no contents), "compute" (on this machine's CPU), or a dict of stand-ins by name.
     sizes: rows that irregular computations make: a number, a fraction, a list, a function of (rng, bound), or a dict.
     costs: what computations without a cost take: "estimate" (by their flops and bytes), "roofline" (compiled, with
     collectives), a time, a dict by name, or a function of the signature.
     seed: the same seed gives the same trace. noise: a `sim.engine.Noise`, or a dict of its fields.
-    faults: a list of `sim.simulation.Fault`: crashes, cuts, slow hosts, pre-emption notices.
+    faults: a list of `sw.fault(...)`: crashes, cuts, slow hosts, pre-emption notices.
     fidelity: "cohort", or "exact" for the reference. dispatch: "parallel", or "sequential" for the baseline.
     config: settings of the controller. retries: how often a run that the cluster failed is submitted again, unless its
     program says otherwise. progress: a line on the terminal after two seconds; None: if somebody can see it.
@@ -85,12 +86,30 @@ def simulate(
         raise TypeError(f"progress={progress!r}: True, False, or None for a line where it can be seen")
     costs_of_hosts = _profile(profile, setup)
     simulation = Simulation(
-        setup, policy=policy_of(policy), profile=costs_of_hosts, seed=seed, fidelity=fidelity, noise=_noise(noise),
-        config=_config(config, setup, costs_of_hosts), faults=_faults(faults),
+        setup, policy=policy_of(policy), profile=costs_of_hosts, seed=seed, fidelity=fidelity,
+        noise=struct_of(Noise, noise, "noise"), config=_config(config, setup, costs_of_hosts), faults=_faults(faults),
         chunk=16 * MIB if setup.profile is None else CHUNK,
     )  # fmt: skip
     driver = SimDriver(simulation, values=values, sizes=sizes, costs=costs, seed=seed, progress=progress)
     return opened_live(Session(driver, dispatch=dispatch, retries=retries), live)
+
+
+def fault(
+    at: Time, what: str, whom: int | str, *, factor: float = 1.5, duration: Time | None = None, name: str = ""
+) -> Fault:
+    """Say what goes wrong in a simulation, or what an operator does, and when: for `sw.simulate(faults=[...])`.
+
+    what: "crash_host", "return_host", "slow", "cut", ...; whom: a host, a device, or a client's name.
+    factor, duration: of "slow"; duration: of "cut", too. name: for "fail_gang", the gang's.
+
+        >>> step = sw.synthetic("step", devices=4, duration="10ms")
+        >>> crash = [sw.fault("5ms", "crash_host", 0), sw.fault("40ms", "return_host", 0)]
+        >>> with sw.simulate("B", hosts=1, faults=crash, retries=1) as s:
+        ...     print(step(np.float32(0)).run.wait().blame)
+        None
+    """
+    lasts = None if duration is None else nanoseconds(duration, "sw.fault: duration")
+    return Fault(nanoseconds(at, "sw.fault: at"), what, whom, factor, lasts, name)
 
 
 def policy_of(policy: Policies) -> Callable[[], Policy]:
@@ -140,8 +159,15 @@ def _faults(given: Any) -> list[Fault]:
     found = list(given) if isinstance(given, Iterable) else [given]
     for fault in found:
         if not isinstance(fault, Fault):
-            raise TypeError(f"faults={given!r}: a list of sim.simulation.Fault, as Fault(at, 'crash_host', 7)")
+            raise TypeError(f"faults={given!r}: a list, such as [sw.fault('200ms', 'crash_host', 7)]")
     return found
+
+
+TIMES: dict[type[Any], tuple[str, ...]] = {
+    Noise: ("latency",),
+    Config: ("window_span", "max_reserved", "preempt_keep", "preempt_longest", "lease", "recovery"),
+    Bounds: ("floor", "absent", "compile"),
+}  # what tables give with a unit, and structs hold in nanoseconds
 
 
 def struct_of(kind: type[Any], given: Any, what: str, base: Any = None) -> Any:
@@ -154,6 +180,11 @@ def struct_of(kind: type[Any], given: Any, what: str, base: Any = None) -> Any:
     for key in given:
         if key not in known:
             raise ValueError(f"{what} has no {key!r}; there is {', '.join(known)}{nearest(str(key), known)}")
+    given = {
+        key: nanoseconds(value, f"{what}: {key}") if key in TIMES[kind]
+        else struct_of(Bounds, value, f"{what}: {key}", getattr(base, key, None)) if key == "bounds" else value
+        for key, value in given.items()
+    }  # fmt: skip
     try:
         settings = {} if base is None else {name: getattr(base, name) for name in known}
         return msgspec.convert({**settings, **given}, kind)
@@ -163,18 +194,11 @@ def struct_of(kind: type[Any], given: Any, what: str, base: Any = None) -> Any:
         raise ValueError(f"{what}: {f'{key}={given[key]!r}: ' if key in given else ''}{reason}") from None
 
 
-def _noise(given: Noise | NoiseOptions | None) -> Noise | None:
-    """Noise from a table, in which `latency` may be a text with a unit."""
-    if isinstance(given, Mapping) and isinstance(given.get("latency"), str):
-        given = {**given, "latency": duration(given["latency"], "noise: latency")}
-    return struct_of(Noise, given, "noise")  # type: ignore[no-any-return]
-
-
 def _profile(given: Any, setup: Setup) -> Profile:
     if given is None:
         return setup.profile or profile_of("paper")
     if not isinstance(given, str | Path | Profile):
-        raise TypeError(f"profile={given!r}: 'paper', 'seaway', the path of a TOML file, or a Profile")
+        raise TypeError(f"profile={given!r}: 'paper', 'seaway', 'ideal', the path of a TOML file, or a Profile")
     return given if isinstance(given, Profile) else profile_of(given)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from ...units import Time
+
 
 class HardwareOptions(TypedDict, total=False):
     """What changes a cluster: keys of a cluster file, which apply to each of its islands."""
@@ -34,21 +36,21 @@ class HardwareOptions(TypedDict, total=False):
 class NoiseOptions(TypedDict, total=False):
     """`noise={...}`: the fields of `sim.engine.Noise`."""
 
-    latency: int | str
+    latency: Time
     compute: float
     stragglers: float
     straggler_factor: float
 
 
 class BoundOptions(TypedDict, total=False):
-    """`config={"bounds": {...}}`: how patient the controller is, in nanoseconds."""
+    """`config={"bounds": {...}}`: how patient the controller is."""
 
-    floor: int
+    floor: Time
     factor: int
     hard: int
     contents: int
-    absent: int
-    compile: int
+    absent: Time
+    compile: Time
     byte: int
 
 
@@ -56,12 +58,12 @@ class ConfigOptions(TypedDict, total=False):
     """`config={...}`: the fields of `core.controller.Config`."""
 
     window: int
-    window_span: int
+    window_span: Time
     window_most: int
     max_passes: int
-    max_reserved: int
-    preempt_keep: int
-    preempt_longest: int
+    max_reserved: Time
+    preempt_keep: Time
+    preempt_longest: Time
     early: Literal["always", "idle", "never"]
     fanout: int
     literal_limit: int
@@ -70,5 +72,5 @@ class ConfigOptions(TypedDict, total=False):
     max_runs: int
     max_buffers: int
     bounds: BoundOptions
-    lease: int
-    recovery: int
+    lease: Time
+    recovery: Time

@@ -101,7 +101,7 @@ def played(table: dict[str, Any], devices: int, lasts: int, profile: Profile, co
 
     found = []
     with sw.simulate(table, profile=profile, progress=False) as session:
-        step = sw.synthetic("step", devices=sw.slice(devices=devices), duration=max(1, lasts), collective=False)
+        step = sw.synthetic("step", devices=sw.slice(devices=devices), duration=f"{max(1, lasts)}ns", collective=False)
         x: Any = np.float32(0)
         for at in range(-WARM, count):
             begun = session.driver.now()

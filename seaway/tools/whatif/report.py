@@ -64,7 +64,7 @@ def _column(title: str, trace: Trace, devices: int, spent: int | None = None, re
     if spent is None:
         spent = int(trace.facts().spent().sum())
     if reserved is None:
-        reserved = float(trace.utilization("total", window=(low, high))["reserved_fraction"].iloc[0])
+        reserved = float(trace.utilization("total", window=times.span_of(low, high))["reserved_fraction"].iloc[0])
     return Column(title, high - low, spent / (devices * (high - low)), reserved, tuple(_clients(trace)))
 
 

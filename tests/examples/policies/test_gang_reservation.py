@@ -51,7 +51,7 @@ def test_the_trace_of_a_session_shows_what_was_reserved_and_for_whom() -> None:
     def client(step: Any, calls: int, think: float) -> None:
         for _ in range(calls):
             step(np.float32(0)).block_until_ready()
-            sw.sleep(think)
+            sw.sleep(f"{think}s")
 
     with sw.simulate("B", hosts=1, policy=lambda: GangReservation(grace=5_000_000), config={"window": 1}) as s:
         s.spawn(client, urgent, 20, 0.002, name="urgent", priority=1)

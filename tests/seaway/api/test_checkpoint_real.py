@@ -132,7 +132,7 @@ def test_a_host_that_cannot_write_is_named_and_the_checkpoint_is_incomplete(shar
         until = time.monotonic() + PATIENCE
         while not run.done:
             assert time.monotonic() < until
-            sw.sleep(0.01)
+            sw.sleep("10ms")
         with pytest.raises(sw.errors.RunError, match="File too large"):
             checkpoint.save(tmp_path, x, step=5)
     finally:

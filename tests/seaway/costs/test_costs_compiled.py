@@ -71,7 +71,7 @@ def test_a_roofline_of_a_sharded_training_step() -> None:
     assert cost.memory.alias == weights, "donated memory is overwritten"
     assert cost.duration >= cost.flops / 61.5e12 * 1e9
     assert any("a bound" in note for note in cost.notes)
-    again = roofline_costs(step, ARGS, topology="v3:4x4", timeout=0.01, **OPTIONS)
+    again = roofline_costs(step, ARGS, topology="v3:4x4", timeout="10ms", **OPTIONS)
     assert again == cost, "from the cache, within no time"
 
 
@@ -224,7 +224,7 @@ def test_a_compiler_that_dies_is_an_error_with_its_last_output(tmp_path: Path, m
 def test_a_compiler_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     child(tmp_path, monkeypatch, "import time\ntime.sleep(600)\n")
     with pytest.raises(CostError, match=r"took longer than 0\.5 s.*timeout="):
-        roofline_costs(step, ARGS, topology="v3:4x4", timeout=0.5, **OPTIONS)
+        roofline_costs(step, ARGS, topology="v3:4x4", timeout="500ms", **OPTIONS)
 
 
 def test_a_compiler_that_refuses_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

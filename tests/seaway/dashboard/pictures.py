@@ -26,9 +26,9 @@ def shared(cluster: Any, devices: int, duration: int, weights: dict[str, int], *
     """Clients that train on all devices, and one that evaluates on a quarter of them, now and then."""
     every = sw.slice(devices=devices, name="all")
     part = sw.slice(devices=max(1, devices // 4), name="part")
-    step = sw.synthetic("step", devices=every, duration=duration)
-    update = sw.synthetic("update", devices=every, duration=duration // 3)
-    evaluate = sw.synthetic("evaluate", devices=part, duration=2 * duration)
+    step = sw.synthetic("step", devices=every, duration=f"{duration}ns")
+    update = sw.synthetic("update", devices=every, duration=f"{duration // 3}ns")
+    evaluate = sw.synthetic("evaluate", devices=part, duration=f"{2 * duration}ns")
 
     @sw.program
     def train(x: Any) -> Any:
@@ -41,7 +41,7 @@ def shared(cluster: Any, devices: int, duration: int, weights: dict[str, int], *
             if len(ahead) > 3:
                 ahead.pop(0).block_until_ready()
             if pause:
-                sw.sleep(pause / 1e9)
+                sw.sleep(f"{pause}ns")
 
     with sw.simulate(cluster, policy="stride", progress=False, **options) as session:
         for name, weight in weights.items():

@@ -50,7 +50,7 @@ def contended() -> tuple[sw.Session, LiveLook]:
         source = session.driver.live_source(lambda: False)
         for name, weight in ((HOSTILE, 1), ("bob", 3)):
             session.spawn(client, name=name, weight=weight)
-        sw.sleep(0.08)
+        sw.sleep("80ms")
         looks.append(source.look(Look()))
     return session, looks[0]
 

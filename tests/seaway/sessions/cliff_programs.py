@@ -90,7 +90,7 @@ def plain(play: Play, size: int = 0, **options: Any) -> None:
 
 
 def jitter(play: Play, size: int) -> None:
-    plain(play, noise={"latency": 8_000, "compute": 0.05})
+    plain(play, noise={"latency": "8us", "compute": 0.05})
 
 
 def stragglers(play: Play, size: int) -> None:

@@ -65,7 +65,7 @@ def test_the_same_program_takes_the_same_turns() -> None:
         loop(3)
 
     def columns() -> dict[str, dict[str, Any]]:
-        with small(policy="stride", seed=3, noise={"latency": 5_000}) as s:
+        with small(policy="stride", seed=3, noise={"latency": "5us"}) as s:
             mixed(s)
         return {name: {k: v.tobytes() for k, v in table.items()} for name, table in s.trace.core.columns().items()}
 
@@ -74,17 +74,17 @@ def test_the_same_program_takes_the_same_turns() -> None:
 
 def test_sleep_and_now_use_simulated_time() -> None:
     with small() as s:
-        sw.sleep(0.5)
+        sw.sleep("500ms")
         sw.sleep("20ms")
         assert sw.now() == pytest.approx(0.52)
         assert sw.current_session().driver.now() == s.driver.now() == 520_000_000
-        with pytest.raises(sw.errors.SeawayError, match="not negative"):
-            sw.sleep(-1)
+        with pytest.raises(sw.errors.SeawayError, match="it is negative"):
+            sw.sleep("-1s")
 
 
 def test_sleeping_clients_do_not_delay_each_other() -> None:
     with small() as s:
-        tasks = [s.spawn(sw.sleep, 1.0, name=f"c{n}") for n in range(3)]
+        tasks = [s.spawn(sw.sleep, "1s", name=f"c{n}") for n in range(3)]
         for task in tasks:
             task.join()
         assert s.now() == pytest.approx(1.0)
@@ -184,6 +184,21 @@ def test_releasing_a_slice_that_is_not_held_does_nothing(fidelity: Any) -> None:
         assert s.client("main").name_of(never) == "slice1", "the second slice that was used, not the fourth"
         with pytest.raises(TypeError, match=r"session.release\(4\): give the slice itself"):
             s.release(4)  # type: ignore[arg-type]
+
+
+def test_a_released_slice_keeps_its_arrays_and_gets_devices_anew() -> None:
+    mine, yours = (sw.slice(devices=8, exclusive=True, name=name) for name in ("mine", "yours"))
+    step = sw.synthetic("step", devices=mine, duration="1ms")
+    with small(hosts=1, devices_per_host=8, values="compute") as s:
+        x = step(np.arange(3, dtype=np.float32))
+        calls = [step(ZERO) for _ in range(3)]
+        s.release(mine)
+        with s.client("you"):
+            assert sw.put(ZERO, devices=yours).block_until_ready().slice is yours
+            s.release(yours)
+        y = step(x).block_until_ready()
+        assert all(call.run is not None and call.run.wait().blame is None for call in calls)
+        assert (np.asarray(x).tolist(), np.asarray(y).tolist()) == ([0, 1, 2], [0, 1, 2])
 
 
 @pytest.mark.parametrize("fidelity", ["cohort", "exact"])

@@ -35,7 +35,7 @@ add_sum = sw.jit(lambda x: x + x.sum(), devices=A, in_shardings=P("data"), out_s
 @pytest.fixture(scope="module")
 def shared() -> Iterator[sw.Session]:
     """Two islands of two hosts of two devices. It outlives the loss of a host."""
-    with sw.local(hosts=2, devices_per_host=2, islands=2, memory="64MiB", timeout=PATIENCE) as session:
+    with sw.local(hosts=2, devices_per_host=2, islands=2, memory="64MiB", timeout=f"{PATIENCE}s") as session:
         yield session
 
 

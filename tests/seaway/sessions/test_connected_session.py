@@ -380,7 +380,7 @@ def test_a_session_on_a_running_cluster_behaves_like_any_other(tmp_path: Path) -
 @pytest.mark.parametrize("connected", [False, True])
 def test_a_controller_that_is_gone_for_good_ends_all_waits_by_name(connected: bool) -> None:
     """Within `patience`, and a look; not when the lease is over, with which the run would fail before the session."""
-    with elsewhere("--lease", "10") as (address, send), sw.connect(address, patience=1) as session:
+    with elsewhere("--lease", "10") as (address, send), sw.connect(address, patience="1s") as session:
         if connected:
             connect_in_time(session)
         made = slow(ZERO)
@@ -393,7 +393,7 @@ def test_a_controller_that_says_nothing_any_more_is_gone_too(monkeypatch: pytest
     """Its connections stay as they are, as when a machine loses its power. A controller that lives is never silent for
     half a lease, and this is longer than `patience`."""
     monkeypatch.setattr(port, "LOOK", 0.1)
-    with elsewhere("--lease", "6") as (address, send), sw.connect(address, patience=1) as session:
+    with elsewhere("--lease", "6") as (address, send), sw.connect(address, patience="1s") as session:
         connect_in_time(session)
         made = slow(ZERO)
         send("controller", signal.SIGSTOP)
@@ -402,7 +402,7 @@ def test_a_controller_that_says_nothing_any_more_is_gone_too(monkeypatch: pytest
 
 
 def test_a_controller_that_is_quiet_for_longer_than_patience_but_lives_is_there() -> None:
-    with elsewhere("--lease", "10") as (address, _), sw.connect(address, patience=0.01) as session:
+    with elsewhere("--lease", "10") as (address, _), sw.connect(address, patience="10ms") as session:
         connect_in_time(session)
         sw.synthetic("long", devices=ALL, duration="3s")(ZERO).block_until_ready()
         assert session.driver.now() > 3e9

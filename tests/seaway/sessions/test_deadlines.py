@@ -64,7 +64,7 @@ def test_a_block_of_calls_has_one_deadline() -> None:
 
 
 def test_the_earliest_of_several_deadlines_counts() -> None:
-    with small() as s, s.client("a", deadline=0.05):
+    with small() as s, s.client("a", deadline="50ms"):
         begin = s.driver.now()
         assert ask(ZERO).run.due_at == begin + 50_000_000
         with sw.deadline("1s"):
@@ -100,7 +100,7 @@ def traced() -> Any:
 
 WRONG = [
     (lambda s: s.client("a", deadline="fast"), "client 'a': deadline: time cannot be 'fast'"),
-    (lambda s: s.client("a", deadline=-1), "client 'a': deadline: -1 is no time: seconds"),
+    (lambda s: s.client("a", deadline="-1s"), "client 'a': deadline: time cannot be '-1s': it is negative"),
     (lambda s: s.client("a", deadline=0), "over before it begins; leave it out"),
     (lambda s: sw.deadline("5 parsecs"), "sw.deadline: time '5 parsecs' has an unknown unit"),
     (lambda s: traced(), "around the call of the program"),

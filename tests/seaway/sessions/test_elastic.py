@@ -11,7 +11,7 @@ import seaway as sw
 
 workers = sw.slice(devices=(2, 4, 8), name="workers", exclusive=True)
 wide = sw.slice(devices=6, name="wide", exclusive=True)
-OPTIONS = {"hosts": 2, "devices_per_host": 4, "values": "compute", "config": {"preempt_keep": 1_000_000}}
+OPTIONS = {"hosts": 2, "devices_per_host": 4, "values": "compute", "config": {"preempt_keep": "1ms"}}
 
 
 def test_a_program_goes_on_with_each_size_and_its_numbers_are_those_of_one_size() -> None:
@@ -34,7 +34,7 @@ def test_a_program_goes_on_with_each_size_and_its_numbers_are_those_of_one_size(
             s.release(workers)
 
         def other() -> None:
-            sw.sleep(0.03)
+            sw.sleep("30ms")
             sw.jit(lambda x: x * 2, devices=wide)(np.float32(1)).block_until_ready()
             s.release(wide)
 
@@ -60,12 +60,12 @@ def test_a_program_that_does_not_move_on_to_more_keeps_nobody_waiting_and_goes_o
         part = next(parts)
         x = sw.put(np.arange(16, dtype=np.float32), devices=part)
         s.release(wide)
-        sw.sleep(0.03)
+        sw.sleep("30ms")
         assert s.resized(workers)
         double(np.float32(1)).block_until_ready()
         assert not s.resized(workers), "it has been taken back"
         s.release(wide)
-        sw.sleep(0.03)
+        sw.sleep("30ms")
         assert s.resized(workers)
         double(np.float32(1)).block_until_ready()
         assert next(s.resizes(workers)) is part
@@ -81,7 +81,7 @@ def test_a_program_that_leaves_its_body_for_more_that_is_then_taken_back_goes_on
         parts = s.resizes(workers)
         part = next(parts)
         s.release(wide)
-        sw.sleep(0.03)
+        sw.sleep("30ms")
         assert s.resized(workers)
         double(np.float32(1)).block_until_ready()
         assert next(parts) is part

@@ -89,12 +89,12 @@ def test_both_fidelities_simulate_clients_identically(steps: list[Any], clients:
 
     def work(pause: int) -> None:
         made = traced(*inputs())
-        sw.sleep(pause * 1e-5)
+        sw.sleep(f"{10 * pause}us")
         sw.block_until_ready(made)
         sw.block_until_ready(run_steps(steps, inputs(), by_seaway))
 
     def gangs(fidelity: Any) -> list[tuple[int, ...]]:
-        with small(hosts=4, fidelity=fidelity, policy=policy, noise={"latency": 3_000}, seed=5) as s:
+        with small(hosts=4, fidelity=fidelity, policy=policy, noise={"latency": "3us"}, seed=5) as s:
             for number in range(clients):
                 s.spawn(work, number, name=f"c{number}", weight=number + 1)
         rows = s.trace.core.rows("gangs")

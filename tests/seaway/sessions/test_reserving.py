@@ -88,9 +88,9 @@ def test_status_shows_what_is_reserved_and_for_whom() -> None:
         def pick(self, ready: Any, now: int) -> Any:
             return sw.policies.Reserve(ready.best())
 
-    with small(policy=Forever, config={"max_reserved": 50 * MS}) as s, s.client("ann"):
+    with small(policy=Forever, config={"max_reserved": "50ms"}) as s, s.client("ann"):
         result = step(ZERO)
-        sw.sleep(0.02)
+        sw.sleep("20ms")
         (island,) = s.simulation.controller.snapshot().islands
         (kept,) = island.reserved
         assert (kept.client_name, kept.program, kept.devices) == ("ann", "step", ((0, 2),))

@@ -20,7 +20,7 @@ ZERO = np.float32(0)
 
 OUTSIDE = [
     lambda: step(ZERO), lambda: sw.program(lambda v: step(v), name="f")(ZERO), lambda: sw.put(ZERO, devices=two),
-    lambda: sw.now(), lambda: sw.sleep(1), lambda: sw.client("a"), lambda: sw.spawn(print),
+    lambda: sw.now(), lambda: sw.sleep("1s"), lambda: sw.client("a"), lambda: sw.spawn(print),
 ]  # fmt: skip
 
 

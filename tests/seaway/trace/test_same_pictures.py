@@ -22,6 +22,7 @@ import seaway as sw
 from core.record.trace import Trace as CoreTrace
 from seaway.trace import Overlay, Trace, style
 from seaway.trace.busy import BYS
+from seaway.trace.times import span_of
 
 from . import traces
 
@@ -283,13 +284,13 @@ def test_traces_with_different_clocks_can_be_overlaid() -> None:
             table[table["trace"] == each].drop(columns="trace").reset_index(drop=True) for each in ("one", "other")
         )
         pd.testing.assert_frame_equal(mine, its)
-    asked = Overlay({"one": one, "other": other}, zero=lambda trace: trace.span[0] + 1_000_000)
+    asked = Overlay({"one": one, "other": other}, zero=lambda trace: f"{trace.span[0] + 1_000_000}ns")
     assert both.gangs()["started_us"].min() - asked.gangs()["started_us"].min() == pytest.approx(
         1_000 - (one.contended[0] - one.span[0]) / 1_000
     )
     assert len(asked.gangs(window=("0ms", "2ms"))) == len(
-        one.gangs(window=(one.span[0] + 1_000_000, one.span[0] + 3_000_000))
-    ) + len(other.gangs(window=(other.span[0] + 1_000_000, other.span[0] + 3_000_000)))
+        one.gangs(span_of(one.span[0] + 1_000_000, one.span[0] + 3_000_000))
+    ) + len(other.gangs(span_of(other.span[0] + 1_000_000, other.span[0] + 3_000_000)))
     assert not asked.plot().axes[-1].get_xlabel().startswith("time since all"), "it is another time 0"
 
 

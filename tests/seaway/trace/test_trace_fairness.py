@@ -49,7 +49,7 @@ def test_shares_are_fair_if_they_are_as_the_weights_ask() -> None:
 
 
 def test_unfairness_is_told_with_its_size_and_the_client_that_has_least() -> None:
-    table = shared([1, 1, 1, 2] * 5 + [1, 2] * 10, {"ann": 1, "bob": 1}).fairness(bins=[0, 2_000, 4_000])
+    table = shared([1, 1, 1, 2] * 5 + [1, 2] * 10, {"ann": 1, "bob": 1}).fairness(bins=[0, "2us", "4us"])
     first, second = table.to_dict("records")
     assert first["jain"] == pytest.approx((0.75 + 0.25) ** 2 / (2 * (0.75**2 + 0.25**2)))
     assert first["max_min"] == pytest.approx(1 / 3)
@@ -59,10 +59,10 @@ def test_unfairness_is_told_with_its_size_and_the_client_that_has_least() -> Non
 
 def test_a_client_that_gets_nothing_though_it_asks_counts_and_one_that_does_not_ask_does_not() -> None:
     weights = {"ann": 1, "bob": 1, "cat": 1}
-    (row,) = shared([1, 2] * 10, weights).fairness(bins=1, window=(0, 2_000)).to_dict("records")
+    (row,) = shared([1, 2] * 10, weights).fairness(bins=1, window=(0, "2us")).to_dict("records")
     assert (row["clients"], row["max_min"], row["worst_client"]) == (3, 0, "cat")
     assert row["jain"] == pytest.approx(2 / 3)
-    (row,) = shared([1, 2] * 10, weights, idle={3}).fairness(bins=1, window=(0, 2_000)).to_dict("records")
+    (row,) = shared([1, 2] * 10, weights, idle={3}).fairness(bins=1, window=(0, "2us")).to_dict("records")
     assert (row["clients"], row["max_min"], row["jain"]) == (2, pytest.approx(1), pytest.approx(1))
 
 
@@ -115,7 +115,7 @@ def test_the_distribution_of_latency_is_of_runs_that_succeeded_a_curve_for_each_
 def test_the_distribution_of_a_window_or_of_programs_is_asked_for() -> None:
     trace = latencies()
     assert trace.latency_cdf("program")["fraction"].tolist() == [0.2, 0.4, 0.8, 0.8, 1]
-    assert trace.latency_cdf(window=(0, 2_000))["latency_us"].tolist() == [1]
+    assert trace.latency_cdf(window=(0, "2us"))["latency_us"].tolist() == [1]
     with pytest.raises(ValueError, match="client or program"):
         trace.latency_cdf("host")  # type: ignore[arg-type]
 

@@ -175,7 +175,7 @@ def test_a_simulated_trace_has_the_same_table_without_uncertainty() -> None:
         assert rows[column].tolist() == each[column].tolist()
     assert (rows["enqueued_us"].to_numpy() <= each["arrived_us"].to_numpy()).all()
     assert rows["program"].tolist() == each["program"].tolist()
-    one = trace.hosts(window=(trace.span[0], trace.span[0] + 1))
+    one = trace.hosts(window=(trace.span[0], f"{trace.span[0] + 1}ns"))
     assert one["seq"].tolist() == [0] * 4
     with pytest.raises(ValueError, match=r"80 gangs on hosts; limit=10\. Take a window"):
         trace.hosts(limit=10)

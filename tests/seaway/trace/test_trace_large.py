@@ -32,7 +32,7 @@ def parts_of(numbers: int) -> Iterator[None]:
 
 
 def tables(trace: Trace) -> list[pd.DataFrame]:
-    shown = (5, 95)
+    shown = ("5ns", "95ns")
     return [
         trace.intervals(),
         trace.intervals(shown, sample=4),
@@ -153,7 +153,7 @@ def test_gangs_without_collectives_are_summed_by_their_lists(monkeypatch: pytest
     each = 4 * 50 + sum(range(4))
     assert trace.gangs()["device_us"].tolist() == pytest.approx([each / 1_000] * 50)
     assert cut == []
-    busy = trace.utilization("total", [0, 1_040, 5_000])["busy_fraction"]
+    busy = trace.utilization("total", [0, "1.04us", "5us"])["busy_fraction"]
     assert cut == [10]
     inside = sum(1_040 - (1_010 + host) for host in range(4))
     assert busy.tolist() == pytest.approx([(10 * each + inside) / 4 / 1_040, (40 * each - inside) / 4 / 3_960])

@@ -74,7 +74,7 @@ def test_a_long_trace_is_shown_in_part_below_a_strip_of_the_whole() -> None:
     trace = Trace(traces.shared(gangs=500))
     strip, axes = trace.plot().axes
     low, high = axes.get_xlim()
-    assert len(trace.gangs((int(low * 1e6) + 1, int(high * 1e6) - 1))) == pytest.approx(50, abs=1)
+    assert len(trace.gangs((f"{int(low * 1e6) + 1}ns", f"{int(high * 1e6) - 1}ns"))) == pytest.approx(50, abs=1)
     assert strip.get_xlim()[1] * 1e6 == pytest.approx(trace.span[1])
     assert trace.plot(window=("1ms", "3ms")).axes[1].get_xlim() == (1, 3)
     assert "2 ms of" in trace.plot(window=("1ms", "3ms")).get_suptitle()

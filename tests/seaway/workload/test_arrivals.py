@@ -270,3 +270,59 @@ def test_the_same_arrivals_are_played_on_real_connections_and_their_latency_is_m
     assert frame["arrived_us"].tolist() == [each.at / 1_000 for each in load]
     assert (frame["lag_us"] >= 0).all()
     assert (frame["latency_us"] >= 4_000).all()
+
+
+# --- as a textbook says -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_host_costs_one_server_is_the_queue_of_the_textbook(seed: int) -> None:
+    """Poisson arrivals, one server, a constant time: by Lindley's recursion, each is over so many nanoseconds after its
+    arrival; what comes on top is four messages of a nanosecond: call, order, report, answer."""
+    takes = 4 * MS
+    step = sw.synthetic("step", devices=2, duration="4ms")
+    load = sw.workload.poisson(200, "5s", seed=seed)
+    with sw.simulate("B", hosts=1, profile="ideal"):
+        frame = load.play(lambda arrival: step(ZERO)).frame()
+    free, want = 0, []
+    for arrival in load:
+        free = max(free, arrival.at) + takes
+        want.append(free - arrival.at)
+    extra = (frame["latency_us"] * 1000).round().astype(int) - want
+    assert set(extra) <= {3, 4}
+    assert (frame["lag_us"] == 0).all()
+
+
+def test_without_host_costs_the_mean_wait_is_that_of_an_m_d_1_queue() -> None:
+    """rho * d / (2 * (1 - rho)), within three standard errors of independent draws."""
+    takes, rate = 4 * MS, 175
+    step = sw.synthetic("step", devices=2, duration="4ms")
+    waits = []
+    for seed in range(6):
+        load = sw.workload.poisson(rate, "4s", seed=100 + seed)
+        with sw.simulate("B", hosts=1, profile="ideal"):
+            frame = load.play(lambda arrival: step(ZERO)).frame()
+        waits.append(frame["latency_us"].mean() * 1000 - takes)
+    rho = rate * takes / S
+    error = np.std(waits, ddof=1) / len(waits) ** 0.5
+    assert error < 0.2 * takes
+    assert abs(np.mean(waits) - rho * takes / (2 * (1 - rho))) < 3 * error
+
+
+@pytest.mark.parametrize(("window", "between"), [(8, 0), (1, 2)])
+@pytest.mark.parametrize("fidelity", ["cohort", "exact"])
+def test_without_host_costs_a_chain_takes_the_sum_of_its_gangs(fidelity: Any, window: int, between: int) -> None:
+    """Besides: two nanoseconds, in which the host takes the order and the controller the report; and as many between
+    one gang and the next if the window is one gang."""
+    step = sw.synthetic("step", devices=8, duration="1ms")
+
+    @sw.program
+    def chain(x: Any) -> Any:
+        for _ in range(10):
+            x = step(x)
+        return x
+
+    with sw.simulate("B", hosts=1, profile="ideal", fidelity=fidelity, config={"window": window}) as s:
+        chain(ZERO).block_until_ready()
+    assert set((s.trace.gangs()["started_us"].diff().dropna() * 1000).round()) == {MS + between}
+    assert round(s.trace.runs()["latency_us"].iloc[0] * 1000) == 10 * MS + 9 * between + 2

@@ -12,11 +12,14 @@ from core.model.errors import Impossible
 from sim.hardware.profiles import COSTS, OPTIONAL, PAUSES, Profile, profile, profiles
 
 
-def test_there_is_a_profile_of_the_paper_and_one_of_seaway() -> None:
-    assert list(profiles()) == ["paper", "seaway"]
+def test_there_is_a_profile_of_the_paper_one_of_seaway_and_one_without_costs() -> None:
+    assert list(profiles()) == ["ideal", "paper", "seaway"]
     paper, seaway = profile("paper"), profile("seaway")
     assert (paper.status, paper.fanout, seaway.status, seaway.fanout) == ("fitted", "flat", "measured", "tree")
     assert not seaway.fitted
+    assert {cost: getattr(profile("ideal"), cost) for cost in COSTS if getattr(profile("ideal"), cost) > 0} == {
+        "receive": 1
+    }
     with pytest.raises(Impossible, match="no profile 'papper'; nearest: 'paper'"):
         profile("papper")
 

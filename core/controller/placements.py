@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from ..model import SliceSpec, Spans, device_spans, spans
+from ..model import Gang, SliceSpec, Spans, device_spans, spans
 from ..protocol import LogLine, PolicyReplaced
 from ..schedule.policy import ClusterView, IslandUse, Placement, SliceUse
 from ..slices import Binding, Key, Resources
@@ -26,6 +26,7 @@ from .runs import Runs
 from .state import ControllerModule, State
 from .watch import Watchdog
 
+LEAVE = 10_000_000_000  # nanoseconds that a slice has at least for leaving its devices
 ANY: Key = (-1, "")  # a slice gives way to whatever the policy starts instead
 
 
@@ -44,7 +45,7 @@ class Placements(ControllerModule):
     _keys: dict[int, Key] = {}  # by number of a slice
     _kept: Spans = spans.EMPTY  # devices that are kept in this decision
     _islands: list[IslandUse] = []
-    _away: list[OnTheWay] = []  # slices that it has suspended, and that do not wait yet
+    _away: dict[OnTheWay, int] = {}  # slices that it has suspended, and that do not wait yet: until when they must
     _stays: dict[Key, int] = {}  # slices that could not leave, and until when they are left alone
     _due: int = 0  # when to ask again, though nothing has changed; 0: never
     _seen: tuple[int, int] = (-1, -1)  # what places and moves were like when it was asked last
@@ -132,16 +133,16 @@ class Placements(ControllerModule):
     def _look(self, each: OnTheWay, now: int) -> None:
         """Once it has left, it wants its devices back. One that cannot leave, for want of room in host memory, stays,
         and is left alone for a while."""
-        config = self._state.config
-        number, late = each.session.number, each.since + config.preempt_keep
+        number, late = each.session.number, self._away[each]
         if self._relocation.is_over(each) or not each.asleep or each.gives_way_to is None:
-            self._away.remove(each)
+            del self._away[each]
         elif each.phase == "parked" or now >= late:
             if each.phase != "parked":
-                self._stays.update(((number, name), now + config.preempt_longest) for name in each.names)
+                longest = self._state.config.preempt_longest
+                self._stays.update(((number, name), now + longest) for name in each.names)
                 text = f"slice {each.names[0]!r} of client {each.session.name!r} stays: it waits for {each.why}"
                 self._outbox.effect(LogLine(text))
-            self._away.remove(each)
+            del self._away[each]
             self._relocation.resume(number, each.names[0], now, given_back=True)
         else:
             self.wake(late)
@@ -212,7 +213,11 @@ class Placements(ControllerModule):
             return False
         each = self._relocation.under_way[key]
         each.gives_way_to, each.cause = ANY, f"others, as policy {type(self.placement).__name__} says"
-        self._away.append(each)
+        # what has been admitted ends first, with one step of each of its gangs
+        runs = [self._state.runs[number] for number in each.runs if number in self._state.runs]
+        gangs = [(row.cost, gang) for run in runs for row, gang in zip(run.rows.steps, run.plan.steps, strict=True)]
+        takes = sum(cost // gang.steps for cost, gang in gangs if isinstance(gang, Gang))
+        self._away[each] = now + takes + max(self._state.config.preempt_keep, LEAVE)
         use.state = "leaving"
         text = f"slice {use.name!r} of client {use.client_name!r} is suspended: it gives way to {each.cause}"
         self._outbox.effect(LogLine(text))

@@ -116,3 +116,45 @@ def conservative(waiting: Sequence[PoolJob], free: int, running: Running, now: i
         if begin == now:
             found.append(job)
     return found
+
+
+def least_attained(
+    jobs: Sequence[PoolJob], devices: int, quantum: int, factor: int, step: int
+) -> dict[PoolJob, int]:  # fmt: skip
+    """2D-LAS in levels, with devices taken away at no cost, at the end of a step. When each ends."""
+    left, had = {job: job.lasts for job in jobs}, dict.fromkeys(jobs, 0)
+    found: dict[PoolJob, int] = {}
+    running: dict[PoolJob, int] = {}  # since when, in this stint
+    leaving: dict[PoolJob, int] = {}  # when it has left
+    now = 0
+
+    def level(job: PoolJob) -> tuple[int, int]:
+        served, at, edge = (had[job] + (now - running[job] if job in running else 0)) * job.devices, 0, quantum
+        while served >= edge:
+            at, edge = at + 1, edge * factor
+        return at, -(-(edge - served) // job.devices)
+
+    while len(found) < len(jobs):
+        for job in [job for job, at in leaving.items() if at == now]:
+            had[job] += now - running[job]
+            left[job] -= now - running.pop(job)
+            del leaving[job]
+        for job in [job for job in running if job not in leaving and running[job] + left[job] == now]:
+            del running[job]
+            found[job] = now
+        there = [job for job in jobs if job.at <= now and job not in found]
+        there.sort(key=lambda job: (level(job)[0], job.at))
+        room = devices
+        chosen = [job for job in there if job.devices <= room and (room := room - job.devices) >= 0]
+        for job in there:
+            if job in running and job not in chosen and job not in leaving:
+                leaving[job] = running[job] + -(-(now - running[job]) // step) * step
+        used = sum(job.devices for job in running)
+        for job in chosen:
+            if job not in running and used + job.devices <= devices:
+                running[job], used = now, used + job.devices
+        comes = [job.at for job in jobs if job.at > now]
+        ends = [running[job] + left[job] for job in running if job not in leaving]
+        edges = [now + level(job)[1] for job in running]
+        now = min([*comes, *ends, *edges, *leaving.values()], default=now)
+    return found

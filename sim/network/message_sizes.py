@@ -14,6 +14,7 @@ from core.model import Plan
 from core.protocol import messages as m
 
 MESSAGE, STEP, RUN, REPORT, CALL, NOTE = 32, 24, 32, 24, 32, 16
+ONE_STEP = 7  # bytes that say that a computation has one step, which most have: they weigh nothing, as in a plan
 LONG = frozenset((m.Register, m.Submit, m.View))  # calls whose size follows what they carry
 QUIET = frozenset((m.Heartbeat, m.Compiled, m.Arrived))
 BEATS, NEWS = frozenset((m.Heartbeat,)), frozenset((m.Waiting, m.Stalled))
@@ -70,7 +71,7 @@ class MessageSizes:
         if isinstance(call, m.View):
             return CALL + 16 * len(call.shards)
         if isinstance(call, m.Register):
-            return len(wire.encode(call))
+            return len(wire.encode(call)) - ONE_STEP * sum([each.steps == 1 for each in call.ir.computations])
         return CALL
 
     def _plan(self, plan: Plan) -> int:

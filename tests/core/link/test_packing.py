@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from core.compile import cut, lower
-from core.link.packing import GangRow, PackedOrdered, PackedPlan, StepsRow, pack, pack_plan, unpack, unpack_plan
+from core.link.packing import GangRow, PackedOrdered, PackedPlan, pack, pack_plan, unpack, unpack_plan
 from core.model.plan import Gang, Layout, Plan, Slot
 from core.model.program import Program
 from core.protocol.messages import Ordered
@@ -27,15 +27,6 @@ def test_a_packed_plan_unpacks_to_the_same_plan(program: Program) -> None:
         assert unpack(msgspec.msgpack.decode(data, type=PackedOrdered)) == message
 
 
-def test_a_gang_of_one_step_has_no_number_of_steps() -> None:
-    plan = plan_of(chain(2))
-    one, other = plan.steps
-    many = msgspec.structs.replace(plan, steps=(one, msgspec.structs.replace(other, steps=9)))
-    assert [type(step) for step in pack_plan(many).steps] == [GangRow, StepsRow]
-    data = msgspec.msgpack.encode(pack_plan(many))
-    assert unpack_plan(msgspec.msgpack.decode(data, type=PackedPlan)) == many
-
-
 def test_each_place_and_layout_is_written_once() -> None:
     packed = pack_plan(plan_of(pipeline(2, 8)))
     assert len(packed.places) == 2
@@ -48,9 +39,8 @@ def test_without_plans_the_bytes_are_the_same() -> None:
 
 
 def test_the_packed_forms_have_the_same_fields() -> None:
-    for packed, plain in ((PackedOrdered, Ordered), (StepsRow, Gang)):
+    for packed, plain in ((PackedOrdered, Ordered), (GangRow, Gang)):
         assert packed.__struct_fields__ == plain.__struct_fields__
-    assert (*GangRow.__struct_fields__, "steps") == StepsRow.__struct_fields__
     assert Slot.__struct_fields__[0] == "layout"
     assert Layout.__struct_fields__ == ("shape", "dtype", "place", "mesh", "sharding")
     assert set(Plan.__struct_fields__) < set(PackedPlan.__struct_fields__)

@@ -165,7 +165,7 @@ class TimedDevices:
             return  # the gang was cut, or abandoned
         try:
             self.stamps.took(one.seq, one.run, one.enqueued, self.stamps.now(), one.gang.collective)
-            self.post(e.Finished(one.seq, None, (one.steps.done,) if one.gang.steps > 1 else one.sizes))
+            self.post(e.Finished(one.seq, None, (one.steps.undone,) if one.gang.steps > 1 else one.sizes))
         except Exception as error:  # all hosts of this process share this thread: the others go on
             self.failed(error)
 

@@ -151,23 +151,21 @@ class Client:
         """The run still ends, once: with a blame, or without if it was over before the controller heard."""
         if self._retries.cancel(run, now):
             return
-        self._call_about(run, "cancel", p.Cancel, now)
-
-    def _call_about(self, run: int, word: str, call: type[p.Cancel | p.StopRun], now: int) -> None:
-        """Once for each run that has not ended."""
         state, run = self._state, self._retries.sent_run(run)
         self._may_call()
         if not 0 < run <= state.last_run:
-            raise Illegal(f"run {run} was never submitted by this client; {word} a run that `submit` returned")
-        if run in state.runs and (word, run) not in state.asked:
-            state.asked.add((word, run))
-            self._calls.call(call(run), now)
+            raise Illegal(f"run {run} was never submitted by this client; cancel a run that `submit` returned")
+        if run in state.runs and run not in state.cancelled:
+            state.cancelled.add(run)
+            self._calls.call(p.Cancel(run), now)
 
     def stop(self, run: int, now: int) -> None:
         """Its computations of several steps are to end with the step under way. It ends well; RunEnded says how many
-        steps it has left undone. To say it twice is to say it once."""
+        steps it has left undone."""
+        self._may_call()
         self._retries.stop(run)
-        self._call_about(run, "stop", p.StopRun, now)
+        if self._retries.sent_run(run) in self._state.runs:
+            self._calls.call(p.StopRun(self._retries.sent_run(run)), now)
 
     def waited(self, run: int, now: int) -> None:
         """The user's code was waiting for this run's end, and could go on from `now` on: the next call depends on it.

@@ -130,7 +130,7 @@ class ClientSession:
         requests = [request for request in state.requests if request not in unsent]
         for run in runs:
             del state.runs[run]
-            self._forget_asked(run)
+            state.cancelled.discard(run)
             held = self._trying.pop(run, None)
             if held is None:
                 self._out.append(p.RunEnded(run, blame))
@@ -172,7 +172,8 @@ class ClientSession:
         if results is None:
             why = "has ended already" if 0 < run <= state.last_run else "is no run of this client"
             return f"it ended run {run}, which {why}"
-        self._forget_asked(run)
+        if state.cancelled:
+            state.cancelled.discard(run)
         if state.waits:
             state.waits.pop(run, None)
         self._batching.answered("run", run)
@@ -186,10 +187,6 @@ class ClientSession:
         else:
             self._retries.ended(held, blame, now, note.undone)
         return ""
-
-    def _forget_asked(self, run: int) -> None:
-        if self._state.asked:
-            self._state.asked -= {("cancel", run), ("stop", run)}
 
     def _ready(self, note: p.ContentsReady, now: int) -> str:
         state = self._state

@@ -88,7 +88,7 @@ class ClientState:
         self.forgotten: dict[int, Program] = {}  # unregistered, and the controller has not been told yet
         # that have not ended -> names of their results, 0 for none
         self.runs: dict[int, tuple[int | Range, ...]] = {}
-        self.asked: set[tuple[str, int]] = set()  # of these: those to be cancelled, or stopped
+        self.cancelled: set[int] = set()  # of these
         self.buffers: RangeTable[HeldBuffers] = RangeTable()  # that the user holds
         # buffer -> how many from it on, why they are not there any more, and which of them were without contents
         self.gone: dict[int, tuple[int, str, Sequence[range]]] = {}

@@ -81,7 +81,7 @@ class Completion(ControllerModule):
         if report.blame is not None:
             entry.blame = better(entry.blame, self.named(entry, report.blame))
         if report.sizes and entry.run is not None:
-            said = entry.run.sizes if entry.run.rows.steps[entry.step].irregular else entry.run.done
+            said = entry.run.sizes if entry.run.rows.steps[entry.step].irregular else entry.run.left_out
             known = said.get(entry.step, report.sizes)
             said[entry.step] = tuple(max(a, b) for a, b in zip(known, report.sizes, strict=False))
         entry.left = spans.minus(entry.left, report.hosts) if entry.left != report.hosts else spans.EMPTY

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..memory import Buffer
-from ..model import Account, Gang, Layout, Place, Plan, Program, RangeTable, Spans, ranges, spans
+from ..model import Account, Layout, Place, Plan, Program, RangeTable, Spans, ranges, spans
 from ..protocol import OF_ANOTHER, Blame, Get, RunHeader, Submit, View
 from ..schedule.policy import Ticket
 from .plan_rows import PlanRows, PlanView
@@ -295,7 +295,7 @@ class RunRecord(msgspec.Struct, eq=False):
     late: list[int] = LATER  # by step: producers on other islands that are not over
     spoilt: dict[int, Blame] = {}  # step -> first blame of what it made
     sizes: dict[int, tuple[int, ...]] = {}  # irregular step -> what came out
-    done: dict[int, tuple[int, ...]] = {}  # gang of several steps -> how many of them were done
+    left_out: dict[int, tuple[int, ...]] = {}  # gang of several steps -> how many of them were left undone
     users: dict[int, int] = {}  # slot read by moves -> reads that have not ended
     left: int = 0  # steps that have not settled
     # written by `outcomes`
@@ -377,11 +377,8 @@ class RunRecord(msgspec.Struct, eq=False):
         return [part for named, count in both for part in named.parts(count)]
 
     def undone(self) -> int:
-        """How many steps its gangs have left out. Where no device has said how many were done, all were."""
-        if not self.stopping or self.blame is not None:
-            return 0
-        said = [(self.plan.steps[at], done) for at, (done, *_) in self.done.items()]
-        return sum([max(0, gang.steps - done) for gang, done in said if isinstance(gang, Gang)])
+        """How many steps its gangs have left undone, if it has ended well."""
+        return sum(map(sum, self.left_out.values())) if self.stopping and self.blame is None else 0
 
     def describe(self, step: int) -> tuple[str, str]:
         """Program and node, as the user named them."""

@@ -33,11 +33,6 @@ class GangRow(msgspec.Struct, frozen=True, array_like=True, tag=0):
     collective: bool
     irregular: bool
     node: int
-
-
-class StepsRow(GangRow, frozen=True, array_like=True, tag=2):
-    """A Gang of several steps. Most have one, and are shorter without its number."""
-
     steps: int
 
 
@@ -48,7 +43,7 @@ class PackedPlan(msgspec.Struct, frozen=True, array_like=True):
     layouts: tuple[LayoutRow, ...]
     codes: tuple[Code, ...]
     slots: tuple[SlotRow, ...]
-    steps: tuple[GangRow | StepsRow | Move, ...]
+    steps: tuple[GangRow | Move, ...]
     after: tuple[tuple[int, ...], ...]
     results: tuple[int, ...]
 
@@ -88,10 +83,8 @@ def pack_plan(plan: Plan) -> PackedPlan:
     steps: list[GangRow | Move] = []
     for step in plan.steps:
         if isinstance(step, Gang):
-            fields = {**msgspec.structs.asdict(step), "place": places.setdefault(step.place, len(places))}
-            if step.steps == 1:
-                del fields["steps"]
-            steps.append((GangRow if step.steps == 1 else StepsRow)(**fields))
+            fields = msgspec.structs.asdict(step)
+            steps.append(GangRow(**{**fields, "place": places.setdefault(step.place, len(places))}))
         else:
             steps.append(step)
     rows = [

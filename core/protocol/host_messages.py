@@ -143,7 +143,7 @@ class AskStep(Wire, frozen=True, tag="ask"):
 
 
 class CutStep(Wire, frozen=True, tag="cut"):
-    """This gang of several steps is to end with the step that is under way. Its Done says how many it has done."""
+    """This gang of several steps is to end with the step that is under way. Its Done says how many are left."""
 
     seq: int
 
@@ -259,7 +259,7 @@ class Done(Wire, frozen=True, tag="done"):
     hosts: Spans
     blame: Blame | None = None
     # by output of an irregular node: the first dimension of the largest shard; of a gang of several steps: how many of
-    # them were done, if the devices know
+    # them were left undone
     sizes: tuple[int, ...] = ()
 
 

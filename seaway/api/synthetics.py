@@ -130,8 +130,6 @@ def synthetic(
     waits = home.devices > 1 if collective is None else collective
     if type(steps) is not int or steps < 1:
         raise ValueError(f"{who}: steps={steps!r}; give a whole number of at least 1")
-    if steps > 1 and (irregular or (home.devices > 1 and not waits)):
-        raise ValueError(f"{who}: its {steps} steps end on all devices together: leave out irregular, and collective")
     return SyntheticComputation(
         name, home, kernel, out=out, in_shardings=in_shardings, out_shardings=out_shardings, irregular=irregular,
         collective=waits, donate=as_numbers(donate_argnums), steps=steps,

@@ -221,8 +221,7 @@ class History:
         took = 0
         if isinstance(step, m.GangStep):
             plan = self._island.names.runs[step.run]
-            gang = plan.steps[step.step]
-            assert isinstance(gang, Gang)
+            gang: Any = plan.steps[step.step]
             takes = self._island.sim.prices(plan, gang, step.seq)
             took = (takes.own + takes.links) * gang.steps
             if step.ack:

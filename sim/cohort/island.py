@@ -388,7 +388,7 @@ class CohortIsland:
 
     def _sizes(self, job: CohortGang) -> tuple[int, ...]:
         if job.steps is not None:
-            return (job.steps.done,)
+            return (job.steps.undone,)
         return self.sim.sizes(job.plan, job.gang, job.seq) if job.gang.irregular else ()
 
     def _tell_over(self, job: CohortGang, parts: list[CohortPart]) -> tuple[m.Done, ...]:

@@ -115,7 +115,6 @@ class Fabric:
         self.slow: dict[int, float] = {}  # by host
         self.failing: dict[tuple[int, str], Blame] = {}  # (host, gang's name): its next execution there fails
         self.dead: dict[int, None] = {}  # devices
-        self._last: dict[int, int] = {}  # by host: the last gang that its devices were given
         self._cut_early: dict[int, None] = {}  # gangs that were cut before any device was given them
         self.finished = 0
 
@@ -128,7 +127,6 @@ class Fabric:
     def enqueue(self, host: int, seq: int, plan: Plan, gang: Gang, placeholders: bool = False, at: int = -1) -> None:
         """`at`: when it was at the head of all its queues, if that is past."""
         job, part = self._add(host, seq, plan, gang, placeholders)
-        self._last[host] = seq
         for device in part.devices:
             if self._queues[device][0] is job and device not in self.dead:
                 self._at_head(job, part)
@@ -142,8 +140,9 @@ class Fabric:
             hosts = spans.count(_hosts_of(self._cluster, gang)) if gang.collective else 1
             job = self._jobs[key] = DeviceJob(seq, plan, gang, hosts)
             if gang.steps > 1:
-                job.steps = GangSteps(0 if seq in self._cut_early else gang.steps)
-                self._cut_early.pop(seq, None)
+                job.steps = GangSteps(gang.steps)
+                if self._cut_early.pop(seq, 0) is None:
+                    job.steps.cut(self._clock.now)
         taken = device_spans(gang.place)
         mine = tuple([device for device in self._cluster.devices_of(host) if spans.contains(taken, device)])
         part = job.parts[host] = HostPart(host, mine, len(mine), placeholders)
@@ -152,11 +151,11 @@ class Fabric:
         return job, part
 
     def cut(self, host: int, seq: int) -> None:
-        """A host has told its devices to end a gang with the step under way. It may be over; or still to come."""
+        """A host has told its devices to end a gang with the step under way. It may be still to come; or over, and then
+        nobody asks for it any more."""
         job = self._jobs.get((seq, -1)) or self._jobs.get((seq, host))
         if job is None:
-            if seq > self._last.get(host, -1):
-                self._cut_early[seq] = None
+            self._cut_early[seq] = None
         elif job.steps is not None:
             job.steps.cut(self._clock.now)
             if job.ends > job.steps.ends:
@@ -239,7 +238,7 @@ class Fabric:
         del self._jobs[key]
         sizes = self._sizes(job.plan, job.gang, job.seq) if job.gang.irregular else ()
         if job.steps is not None:
-            sizes = (job.steps.done,)
+            sizes = (job.steps.undone,)
         heads: list[tuple[DeviceJob, HostPart]] = []
         for part in job.parts.values():
             heads += self._leave(job, part)

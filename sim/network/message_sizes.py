@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from core.link import codec as wire
-from core.model import Plan
+from core.model import Gang, Plan
 from core.protocol import messages as m
 
 MESSAGE, STEP, RUN, REPORT, CALL, NOTE = 32, 24, 32, 24, 32, 16
+ONE_STEP = 7  # bytes that say that a computation has one step; these weigh nothing, nor does a gang's byte for that
 LONG = frozenset((m.Register, m.Submit, m.View))  # calls whose size follows what they carry
 QUIET = frozenset((m.Heartbeat, m.Compiled, m.Arrived))
 BEATS, NEWS = frozenset((m.Heartbeat,)), frozenset((m.Waiting, m.Stalled))
@@ -70,13 +71,15 @@ class MessageSizes:
         if isinstance(call, m.View):
             return CALL + 16 * len(call.shards)
         if isinstance(call, m.Register):
-            return len(wire.encode(call))
+            return len(wire.encode(call)) - ONE_STEP * sum([each.steps == 1 for each in call.ir.computations])
         return CALL
 
     def _plan(self, plan: Plan) -> int:
         found = self._plans.get(id(plan))
         if found is None:
-            found = self._plans[id(plan)] = len(wire.encode(m.Ordered(0, 0, 0, 0, (), 0, (plan,), (), ())))
+            ones = sum([isinstance(step, Gang) and step.steps == 1 for step in plan.steps])
+            found = len(wire.encode(m.Ordered(0, 0, 0, 0, (), 0, (plan,), (), ()))) - ones
+            self._plans[id(plan)] = found
             self._kept.append(plan)
         return found
 

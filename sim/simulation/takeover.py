@@ -184,7 +184,7 @@ class Replay:
             seq, plan, gang, hosts, ready, ends, slow, known = under_way
             steps = copy(known)
             if ends is None:
-                if steps is not None and not steps.done:
+                if steps is not None and steps.undone:
                     fabric.cut(hosts[0], seq)
                 for host, at in zip(hosts, ready.tolist(), strict=True):
                     if at > now:

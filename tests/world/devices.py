@@ -263,7 +263,7 @@ class Fabric:
             if self.hosts.get(host) is not part.host:
                 continue  # the host has died since
             heads += self._leave(job, part)
-            sizes = [job.steps.done] if gang.steps > 1 else []
+            sizes = [job.steps.undone] if gang.steps > 1 else []
             for buffer, digest in zip(part.outputs, digests, strict=True):
                 buffer.digest = digest
                 if gang.irregular:

@@ -136,15 +136,12 @@ def test_cancel_is_sent_once_and_the_run_still_ends() -> None:
     assert session.sent() == []
 
 
-def test_stop_is_sent_once_and_the_end_says_what_is_undone() -> None:
+def test_the_end_of_a_stopped_run_says_what_is_undone() -> None:
     session = Session()
     session.program(args=0)
     run = session.submit().run
     session.client.stop(run, 0)
-    session.client.stop(run, 0)
     assert session.sent()[1:] == [p.StopRun(run)]
-    session.client.cancel(run, 0)  # that is another matter
-    assert session.sent() == [p.Cancel(run)]
     assert session.note(p.Ended(run, undone=7)) == [p.RunEnded(run, undone=7)]
     session.client.stop(run, 0)  # too late, and harmless
     assert session.sent() == []
@@ -261,7 +258,6 @@ def test_without_a_connection_calls_collect_within_bounds() -> None:
         (lambda c: c.release((1, 2), 0), "was released"),
         (lambda c: c.release((1, 1), 0), "release it once"),
         (lambda c: c.cancel(5, 0), "never submitted"),
-        (lambda c: c.stop(5, 0), "never submitted"),
         (lambda c: c.waited(1, 0), "has not ended"),
         (lambda c: c.unregister(9, 0), "is no program"),
         (lambda c: c.handle(p.Finished(1), 0), "not told of Finished"),

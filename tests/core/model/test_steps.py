@@ -22,21 +22,21 @@ def test_it_ends_at_the_first_boundary_at_or_after_the_first_word(
     boundaries = [begun + number * each for number in range(steps + 1)]
     ends = next((at for at in boundaries if words and at >= words[0]), boundaries[-1])
     assert gang.ends == ends
-    assert gang.done == boundaries.index(ends)
+    assert gang.number - gang.undone == boundaries.index(ends)
 
 
 def test_one_that_has_not_begun_does_no_step() -> None:
     gang = GangSteps(3)
     gang.cut(7)
-    assert gang.begin(10, 5) == gang.done == 0
+    assert (gang.begin(10, 5), gang.undone) == (0, 3)
     later = GangSteps(3)
     later.begin(10, 5)  # it is known when it will
     later.cut(7)
-    assert (later.done, later.ends) == (0, 10)
+    assert (later.undone, later.ends) == (3, 10)
 
 
 def test_steps_that_take_no_time_are_all_done_when_the_word_comes() -> None:
     gang = GangSteps(3)
     gang.begin(10, 0)
     gang.cut(10)
-    assert (gang.done, gang.ends) == (3, 10)
+    assert (gang.undone, gang.ends) == (0, 10)

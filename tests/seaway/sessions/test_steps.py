@@ -118,8 +118,8 @@ def test_steps_are_a_whole_number_of_at_least_one(steps: Any) -> None:
 
 @pytest.mark.parametrize("more", [{"irregular": True}, {"collective": False}])
 def test_steps_end_on_all_devices_together(more: Any) -> None:
-    with pytest.raises(ValueError, match="its 2 steps end on all devices together"):
-        sw.synthetic("f", devices=2, duration="1ms", steps=2, **more)
+    with sw.simulate("B", hosts=1), pytest.raises(sw.errors.ProgramError, match="its 2 steps must end together"):
+        sw.synthetic("f", devices=2, duration="1ms", steps=2, **more)(np.zeros(2, np.float32))
 
 
 def test_a_single_device_waits_for_no_other(session: sw.Session) -> None:

@@ -38,7 +38,9 @@ def validate(program: Program) -> None:
         where = f"computation {computation.name[:MAX_NAME]!r} ({number})"
         for what, text in (("name", computation.name), ("key", computation.key), ("code", computation.code)):
             _check_name(where, what, text)
-        _check_number(where, "cost", computation.cost)
+        for kind, cost in {"": computation.cost, **computation.by_kind}.items():
+            _check_name(where, "kind", kind)
+            _check_number(where, "cost", cost)
         _check_number(where, "temp", computation.temp)
     for number, value in enumerate(program.args):
         _check_value(f"argument {number}", value, program.slices)

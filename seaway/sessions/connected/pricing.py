@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from core.model import Computation
 
 from ...graph import Signature
@@ -50,7 +52,7 @@ class ConnectedPricing:
         kernel = signature.kernel
         made = Computation(
             signature.name, key or f"{signature.key}@{cost}", cost, 0 if kernel is None else kernel.temp,
-            signature.collective, code,
+            signature.collective, code, (kernel.durations if kernel else ()) or msgspec.UNSET,
         )  # fmt: skip
         self.prices[signature] = made, source
         return made

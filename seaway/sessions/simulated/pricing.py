@@ -99,8 +99,15 @@ class SimulatedPricing:
         self.kernels[signature] = kernel
         key = signature.key if kernel is signature.kernel else f"{signature.key}@{kernel.duration}"
         self._sim.kernels[key] = kernel
-        cost = max(1, self._idle.time(kernel, _spec(signature.slice)))
-        return Computation(signature.name, key, cost, kernel.temp, signature.collective)
+        spec = _spec(signature.slice)
+        costs: Any = [
+            (kind, max(1, self._idle.time(kernel.on(kind), replace(spec, kind=spec.kind or kind))))
+            for kind, _ in kernel.durations
+        ]
+        cost = max(1, self._idle.time(kernel, spec))
+        return Computation(
+            signature.name, key, cost, kernel.temp, signature.collective, costs=tuple(costs) or msgspec.UNSET
+        )
 
     def _kernel(self, signature: Signature) -> Kernel:
         name, costs = signature.name, self._costs

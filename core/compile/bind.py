@@ -39,9 +39,10 @@ def home(program: Program, places: Sequence[Place], value: Value) -> Layout:
     return laid_out(value, program.slices[value.slice], places[value.slice])
 
 
-def bind(program: Program, places: Sequence[Place], args: Sequence[Layout]) -> Draft:
+def bind(program: Program, places: Sequence[Place], args: Sequence[Layout], kinds: Sequence[str] = ()) -> Draft:
+    """`kinds`: of islands, for computations whose cost depends on that."""
     _check(program, places, args)
-    builder = _DraftBuilder(program, places)
+    builder = _DraftBuilder(program, places, kinds)
     for index, layout in enumerate(args):
         builder.slot(layout, index)
     for index, node in enumerate(program.nodes):
@@ -71,9 +72,10 @@ def _check(program: Program, places: Sequence[Place], args: Sequence[Layout]) ->
 
 
 class _DraftBuilder:
-    def __init__(self, program: Program, places: Sequence[Place]) -> None:
+    def __init__(self, program: Program, places: Sequence[Place], kinds: Sequence[str]) -> None:
         self.program = program
         self.places = places
+        self._kinds = kinds
         self.layouts: dict[Value, Layout] = {}
         self.slots: list[Slot] = []
         self.steps: list[Step] = []
@@ -103,7 +105,7 @@ class _DraftBuilder:
                 inputs,
                 outputs,
                 (),
-                computation.cost,
+                computation.cost_on(self._kinds[self.places[node.slice].island]) if self._kinds else computation.cost,
                 computation.temp,
                 computation.collective,
                 node.irregular,

@@ -15,12 +15,16 @@ from .order import order
 Key = tuple[Program, tuple[Place, ...], tuple[Layout, ...]]
 
 
-def lower(program: Program, places: Sequence[Place], args: Sequence[Layout], *, ident: int) -> Plan:
-    """Lower a validated program. `places[i]` is the place of slice i, `args[i]` the actual layout of argument i.
+def lower(
+    program: Program, places: Sequence[Place], args: Sequence[Layout], *, ident: int, kinds: Sequence[str] = ()
+) -> Plan:
+    """Lower a validated program. `places[i]` is the place of slice i, `args[i]` the actual layout of argument i,
+    `kinds[i]` the kind of island i.
 
-    Raise ProgramError if an argument's shape or dtype differs from the program's.
+    Raise ProgramError if an argument's shape or dtype differs from the program's, or a computation has no cost on such
+    an island.
     """
-    draft = codes(lifetimes(number(moves(bind(program, places, args)))))
+    draft = codes(lifetimes(number(moves(bind(program, places, args, kinds)))))
     return Plan(ident, program.name, draft.codes, draft.slots, draft.steps, order(draft.steps), draft.results)
 
 
@@ -30,8 +34,9 @@ class Lowerings:
     Plan ids count up and are never used again.
     """
 
-    def __init__(self, capacity: int = 1024, first: int = 0) -> None:
+    def __init__(self, capacity: int = 1024, first: int = 0, kinds: Sequence[str] = ()) -> None:
         self._capacity = capacity
+        self._kinds = kinds
         self._plans: dict[Key, Plan] = {}  # least recently used first
         self._next = first
         self.dropped: list[int] = []  # plans dropped since the last call of `forgotten`
@@ -44,7 +49,7 @@ class Lowerings:
         key: Key = (program, tuple(places), tuple(args))
         plan = self._plans.pop(key, None)
         if plan is None:
-            plan = lower(program, places, args, ident=self._next)
+            plan = lower(program, places, args, ident=self._next, kinds=self._kinds)
             self._next += 1
         self._plans[key] = plan
         if len(self._plans) > self._capacity:

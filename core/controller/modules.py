@@ -62,7 +62,8 @@ class Modules:
         self.buffers = Buffers()
         self.ledger = Ledger(atoms, state.device_memory)
         self.resources = Resources(state.cluster)
-        self.lowerings = Lowerings(first=state.incarnation * IDS)
+        kinds = [island.kind for island in state.cluster.islands]
+        self.lowerings = Lowerings(first=state.incarnation * IDS, kinds=kinds)
         self.watch = Watchdog(state.config.bounds)
         self.outbox = self._make(TurnOutbox)
         self.tracing = None if trace is None else self._make(Tracing)

@@ -9,13 +9,13 @@ struct is made in C.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ..memory import Buffer
-from ..model import Account, Layout, Place, Plan, Program, RangeTable, Spans, ranges, spans
+from ..model import Account, Layout, Node, Place, Plan, Program, RangeTable, Spans, ranges, spans
 from ..protocol import OF_ANOTHER, Blame, Get, RunHeader, Submit, View
 from ..schedule.policy import Ticket
 from .plan_rows import PlanRows, PlanView
@@ -226,6 +226,13 @@ class ProgramRecord(msgspec.Struct, eq=False):
     def can_run(self) -> None:
         """Its slices have been had."""
         self.fits, self.blame = True, None
+
+    def priced_on(self, kind: str, slices: Sequence[str]) -> bool:
+        """Whether all that it computes on these slices has a cost on devices of this kind."""
+        return all(
+            self.ir.computations[node.computation].is_for(kind) for node in self.ir.nodes
+            if isinstance(node, Node) and self.ir.slices[node.slice].name in slices
+        )  # fmt: skip
 
 
 # A run's life: what happened -> state before -> state after. Anything else is a fault of ours and raises.

@@ -12,6 +12,8 @@ The functions that matter: `registered`, `anew`, `code_ready`, `taken_back`.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 
 from ..compile import Lowerings, home
@@ -71,7 +73,8 @@ class Registrations(ControllerModule):
         ir = record.ir
         places = tuple(self._resources.place(record.session.number, spec.name) for spec in ir.slices)
         if all(place is not None for place in places):
-            self._compilation.ask(self._rows(record, tuple(place for place in places if place is not None)))
+            with suppress(ProgramError):  # it has no cost on such devices: its runs are refused
+                self._compilation.ask(self._rows(record, tuple(place for place in places if place is not None)))
 
     def lower(self, record: ProgramRecord, places: tuple[Place, ...], args: tuple[Layout, ...]) -> Plan:
         return self._lowerings.lower(record.ir, places, args)

@@ -100,7 +100,11 @@ class Relocation(ControllerModule):
             return why
         names = self._together(session, name) if each is None else each.names
         targets = [self._resources.elsewhere(session, one, away, island) for one in (name, *names)]
-        fit = [t for t in targets if t is not None and all(self._resources.suits(session, one, t) for one in names)]
+        islands, programs = self._state.cluster.islands, self._state.sessions[session].programs.values()
+        fit = [
+            t for t in targets if t is not None and all(self._resources.suits(session, one, t) for one in names)
+            and all(program.priced_on(islands[t.island].kind, names) for program in programs)
+        ]  # fmt: skip
         target = fit[0] if fit else None
         if target is None:
             return f"slice {name!r} finds no other devices"

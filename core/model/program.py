@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from .errors import ProgramError
+
 ITEM_BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4,
     "int64": 8, "uint64": 8,
@@ -89,6 +91,24 @@ class Computation(msgspec.Struct, frozen=True):
     collective: bool = True  # whether its devices wait for each other
     code: str = ""  # content hash under which hosts find the code; "" for a synthetic computation
     steps: int = 1  # equal steps that it consists of: it may be told to end with any of them
+    # where the cost depends on the devices: it by kind of island, and no other kind will do
+    costs: tuple[tuple[str, int], ...] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def by_kind(self) -> dict[str, int]:
+        return {} if self.costs is msgspec.UNSET else dict(self.costs)
+
+    def is_for(self, kind: str) -> bool:
+        return self.costs is msgspec.UNSET or kind in self.by_kind
+
+    def cost_on(self, kind: str) -> int:
+        """Raises ProgramError if it has no cost on such devices."""
+        if not self.is_for(kind):
+            raise ProgramError(
+                f"computation {self.name!r} has a time on {', '.join(self.by_kind)}, and its slice is on an island of "
+                f"kind {kind!r}: state a time for that, or give the slice a kind="
+            )
+        return self.by_kind.get(kind, self.cost)
 
 
 class Arg(msgspec.Struct, frozen=True, tag="arg"):

@@ -38,7 +38,9 @@ def validate(program: Program) -> None:
         where = f"computation {computation.name[:MAX_NAME]!r} ({number})"
         for what, text in (("name", computation.name), ("key", computation.key), ("code", computation.code)):
             _check_name(where, what, text)
-        _check_number(where, "cost", computation.cost)
+        for kind, cost in {"": computation.cost, **computation.by_kind}.items():
+            _check_name(where, "kind", kind)
+            _check_number(where, "cost", cost)
         _check_number(where, "temp", computation.temp)
         if not 1 <= computation.steps <= MAX_NUMBER:
             raise ProgramError(f"{where}: it has {computation.steps} steps; give it 1, or up to {MAX_NUMBER}")

@@ -75,7 +75,7 @@ class Binding(msgspec.Struct, frozen=True):
 
 
 class Bindings(dict[Key, Binding]):
-    """All of them, in order of tickets. It notes which take the place of others, and, if asked to, which have changed."""
+    """All of them, in order of tickets. It notes which take the place of others, and which have changed if asked to."""
 
     def __init__(self) -> None:
         self.notes = False

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from seaway.trace import Trace
-from seaway.trace.times import Span, span_of
+from seaway.trace import Trace, times
 from sim.hardware import Setup
 from sim.simulation import Simulation
 
@@ -58,16 +57,16 @@ def weights_of(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def steady(sim: Simulation) -> Span:
+def steady(sim: Simulation) -> times.Span:
     """A window without the beginning, when pipelines fill, and without gangs that have not ended."""
     ended = np.asarray(sim.trace.gangs.column("ended"))
     started = np.asarray(sim.trace.gangs.column("started"))
     last = int(ended.max())
     first = int(started[started >= 0].min())
-    return span_of(first + int((last - first) * (1 / 3)), last)
+    return times.span_of(first + int((last - first) * (1 / 3)), last)
 
 
-def shares(sim: Simulation, loops: Sequence[Loop], window: Span) -> dict[str, float]:
+def shares(sim: Simulation, loops: Sequence[Loop], window: times.Span) -> dict[str, float]:
     """Each client's part of the devices' busy time in the window."""
     frame = Trace(sim.trace, sim.setup).utilization(by="client", window=window)
     found = dict(zip(frame["client"], frame["busy_fraction"], strict=True))
@@ -75,14 +74,14 @@ def shares(sim: Simulation, loops: Sequence[Loop], window: Span) -> dict[str, fl
     return {loop.name: found.get(loop.name, 0.0) / total if total else 0.0 for loop in loops}
 
 
-def busy(sim: Simulation, window: Span) -> float:
+def busy(sim: Simulation, window: times.Span) -> float:
     """The part of all devices' time in the window in which they computed."""
     return float(Trace(sim.trace, sim.setup).utilization(by="total", window=window)["busy_fraction"].iloc[0])
 
 
 def timelines(sim: Simulation, since: int, ms: float) -> list[dict[str, Any]]:
     """Rows for a figure: which client used some devices from when to when, for so long after `since`."""
-    window = span_of(since, since + round(ms * 1e6))
+    window = times.span_of(since, since + round(ms * 1e6))
     frame = Trace(sim.trace, sim.setup).intervals(window=window, sample=4)
     low, high = window[0] / 1e3, window[1] / 1e3
     return [

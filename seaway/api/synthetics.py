@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from sim.hardware import Collective, Kernel
+from sim.hardware.chips import chip, known
 
 from ..graph import Signature, collectives, leaf_aval, nanoseconds, nbytes
 from ..specs import Aval, Slice, as_slice, avals, trees
+from ..units import Time
 from .computation import CallShape, Computation
 from .jitted import is_entry, resolve
 from .programs import as_numbers
@@ -79,11 +81,20 @@ def _pass(inputs: Sequence[Aval], outputs: Sequence[Aval], contents: list[Any]) 
     return [np.zeros(aval.shape, aval.numpy_dtype) for aval in outputs]
 
 
+def _by_kind(who: str, given: Mapping[str, Time]) -> tuple[tuple[str, int], ...]:
+    """By kind of island. A chip has several names: an island of "v4" is one of "tpu-v4"."""
+    found: dict[str, int] = {}
+    for kind, time in given.items():
+        names = (kind, chip(kind).name) if known(kind) else (kind,)
+        found |= dict.fromkeys(names, nanoseconds(who, f"duration on {kind}", time))
+    return tuple(found.items())
+
+
 def synthetic(
     name: str,
     *,
     devices: Slice | int | None = None,
-    duration: int | str = 0,
+    duration: Time | Mapping[str, Time] = 0,
     allreduce: int | str | list[int | str] | None = None,
     allgather: int | str | list[int | str] | None = None,
     reducescatter: int | str | list[int | str] | None = None,
@@ -101,7 +112,9 @@ def synthetic(
 ) -> SyntheticComputation:
     """Make a computation that takes `duration` on each device, and what its collectives take where it runs.
 
-    duration: "330us", or nanoseconds. allreduce and the like: bytes on each device ("4B", "64MiB"); a list for several.
+    duration: a time, such as "330us"; or one for each kind of device, such as {"v4": "1ms", "v5e": "3ms"}: which one it
+    takes is known when its slice has devices, and it runs on no others. allreduce and the like: bytes on each device
+    ("4B", "64MiB"); a list for several.
     temp: scratch memory on each device. kernel: the whole cost at once (`sim.hardware.Kernel`).
     out: what it returns, as abstract values or a function of the arguments. Without it, what it returns is like its
     arguments. collective: whether its devices wait for one another; if there are several, they do.
@@ -124,7 +137,10 @@ def synthetic(
             {"allreduce": allreduce, "allgather": allgather, "reducescatter": reducescatter, "alltoall": alltoall,
              "permute": permute},
         )  # fmt: skip
-        kernel = Kernel(name, nanoseconds(who, "duration", duration), moved, nbytes(who, "temp", temp))
+        durations = _by_kind(who, duration) if isinstance(duration, Mapping) else ()
+        longest = max((time for _, time in durations), default=0)
+        own = longest if isinstance(duration, Mapping) else nanoseconds(who, "duration", duration)
+        kernel = Kernel(name, own, moved, nbytes(who, "temp", temp), durations=durations)
     if not kernel.duration and not kernel.collectives:
         raise ValueError(f"{who} takes no time; give it a duration, like '330us', or a collective, allreduce='4B'")
     waits = home.devices > 1 if collective is None else collective

@@ -92,10 +92,10 @@ def utilization(trace: Trace, by: By, bins: int | Time | None, window: Window, a
             figure, axes = style.drawn_on(axes, high)
             scale = style.time_axis(axes, *edges[[0, -1]])
             if many:
-                _spread(axes, frame, edges / scale, f"all {len(names):,} {by}s")
+                rows = _spread(axes, frame, edges / scale, f"all {len(names):,} {by}s")
             else:
-                _ridges(axes, frame, edges / scale, names, by)
-            axes.set_title(title, pad=22)
+                rows = _ridges(axes, frame, edges / scale, names, by)
+            style.title_above(axes, title, rows)
     return figure
 
 
@@ -103,7 +103,7 @@ def _stacked(axes: Axes, facts: Facts, by: By, edges: Ints, beside: bool) -> int
     """Draw the bands, with names and shares beside them, or in a legend above where others' axes may be beside. Returns
     the rows of the legend."""
     keys = keyed(facts, by)  # type: ignore[arg-type]
-    middles = bands(axes, facts, keys, edges)
+    middles = bands(axes, facts, keys, edges, whole=not beside)  # so that it compares with what others draw there
     kept = _reserved_band(axes, facts, edges)
     spent = _spent(facts, keys, edges[[0, -1]])[:, 0]
     share = spent / max(float(spent.sum()), 1.0)
@@ -142,8 +142,9 @@ def text_color(color: str) -> str:
     return "#8A7F00" if color == style.YELLOW else "#B07900" if color == style.ORANGE else color
 
 
-def _ridges(axes: Axes, frame: pd.DataFrame, at: Floats, names: list[object], by: str) -> None:
-    """Draw a row for each name: the busy part, and above it the parts that waited. `at`: edges of bins, on the axis."""
+def _ridges(axes: Axes, frame: pd.DataFrame, at: Floats, names: list[object], by: str) -> int:
+    """Draw a row for each name: the busy part, and above it the parts that waited. `at`: edges of bins, on the axis.
+    Returns the rows of the legend."""
     parts = ("busy_fraction", "skew_fraction", "input_wait_fraction", "reserved_fraction")
     looks: tuple[dict[str, Any], ...] = (
         {"facecolor": style.BLUE},
@@ -163,18 +164,24 @@ def _ridges(axes: Axes, frame: pd.DataFrame, at: Floats, names: list[object], by
             if values.any():
                 style.fill_bins(axes, at, base, top, **look)
             base = top
-    told = ["all"] if by == "total" else [f"host {name}" if by == "host" else str(name) for name in names]
-    step = _apart(axes, len(names))
-    axes.set_yticks(range(0, len(names), step), told[::step])
-    axes.set_ylim(len(names) - 0.45, -0.55)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
+    told = ["all devices"] if by == "total" else [f"host {name}" if by == "host" else str(name) for name in names]
+    if len(names) == 1:  # it has room for a scale
+        parts_shown = (0, 0.25, 0.5, 0.75, 1)
+        axes.set_yticks([high / 2 - high * part for part in parts_shown], [f"{part:.0%}" for part in parts_shown])
+        axes.set_ylim(high / 2, -high / 2)
+        axes.set_ylabel(told[0])
+    else:
+        step = _apart(axes, len(names))
+        axes.set_yticks(range(0, len(names), step), told[::step])
+        axes.set_ylim(len(names) - 0.45, -0.55)
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
     waits = [style.waiting()] if known and frame["skew_fraction"].max() > 0 else []
     if known and frame["input_wait_fraction"].max() > 0:
         waits.append(Patch(facecolor=style.pale(style.OTHER, 0.45), label="waits for inputs"))
     if frame["reserved_fraction"].max() > 0:
         waits.append(Patch(**style.RESERVED, label="reserved"))
-    style.key(axes, [("busy", style.BLUE)], [*waits, Patch(facecolor=style.EMPTY, label="idle")])
+    return style.rows_of_key(axes, [("busy", style.BLUE)], [*waits, Patch(facecolor=style.EMPTY, label="idle")])
 
 
 def _apart(axes: Axes, rows: int) -> int:
@@ -186,8 +193,8 @@ def _apart(axes: Axes, rows: int) -> int:
     return max(1, -(-rows * style.LABEL_POINTS // max(1, int(high))))
 
 
-def _spread(axes: Axes, frame: pd.DataFrame, at: Floats, every: str) -> None:
-    """Draw many rows as one: the median, and the ranges around it."""
+def _spread(axes: Axes, frame: pd.DataFrame, at: Floats, every: str) -> int:
+    """Draw many rows as one: the median, and the ranges around it. Returns the rows of the legend."""
     table = frame["busy_fraction"].to_numpy().reshape(len(at) - 1, -1)
     low, low_mid, median, high_mid, high = np.percentile(table, (0, 25, 50, 75, 100), axis=1)
     shades = [to_hex(style.pale(style.BLUE, part)).upper() for part in (0.22, 0.5)]
@@ -197,7 +204,7 @@ def _spread(axes: Axes, frame: pd.DataFrame, at: Floats, every: str) -> None:
     style.percent(axes, top=1.03, ticks=(0, 0.25, 0.5, 0.75, 1))
     axes.grid(axis="y")
     axes.set_ylabel("busy")
-    style.key(axes, [("median", style.BLUE), ("middle half", shades[1]), (every, shades[0])])
+    return style.rows_of_key(axes, [("median", style.BLUE), ("middle half", shades[1]), (every, shades[0])])
 
 
 def shares(trace: Trace, window: Window, axes: Axes | None) -> Figure:

@@ -142,12 +142,13 @@ def latencies(of: Trace | Overlay, tables: Sequence[pd.DataFrame], by: Whose, ax
         axes.set_xlabel(f"latency of a run ({unit})")
         axes.set_ylabel(f"of a {by}'s runs")
         if isinstance(of, Overlay):
+            rows = 1
             _legend(of, axes, [style.INK] * len(tables))
             ends = [(1 - 0.1 * at, name, colors[name]) for at, name in enumerate(names)]
             style.label_ends(axes, ends, axes.get_xlim()[1])
         else:
             rows = style.rows_of_key(axes, [(name, colors[name]) for name in names])
-            style.title_above(axes, f"Latency of {len(whole):,} runs", rows)
+        style.title_above(axes, f"Latency of {len(whole):,} runs", rows)
     return figure
 
 
@@ -182,6 +183,7 @@ def utilization(overlay: Overlay, by: By, edges: Ints, axes: Axes | None) -> Fig
             panel.set_ylabel(style.short(named, 16) if named else "of all devices")
             panel.set_xlabel("")
         style.time_axis(panels[-1], *edges[[0, -1]])
+        style.title_above(panels[0], f"Busy devices{_during(overlay, edges)}", 1)
         _tell_apart(overlay, panels[-1], colors, edges, panels[0])
     return figure
 

@@ -132,7 +132,11 @@ def _file(figure: Figure, **how: Any) -> bytes:
 def drawn_on(axes: Axes | None, height: float, width: Width = "page") -> tuple[Figure, Axes]:
     """A new picture and its axes; or the axes that a user gave, and their figure."""
     if axes is not None:
-        return figure_of(axes), axes
+        owner = figure_of(axes)
+        # Titles and legends stand above the axes: a figure without a layout would draw them over others, or cut them.
+        if owner.get_layout_engine() is None and all(each.get_subplotspec() for each in owner.axes):
+            owner.set_layout_engine("tight")
+        return owner, axes
     figure: Figure = Picture(width, height)
     return figure, figure.subplots()
 

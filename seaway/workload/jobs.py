@@ -35,7 +35,7 @@ class Job(Timed, frozen=True, kw_only=True):
     user: str = "load"
     name: str = "job"
     devices: int = 1
-    # of one step on so many devices; or by the kind of devices, where "" is any other
+    # of one step on so many devices; or by their kind: then it runs on these kinds only
     step: Time | Mapping[str, Time] = 0
     steps: int = 1
     kind: str = ""  # that it must have; "": any

@@ -44,4 +44,10 @@ class Kernel(msgspec.Struct, frozen=True):
     # where a device computes on its host's cores: the enqueuing thread computes it, and enqueues nothing meanwhile
     inline: bool = False
     cores: float = 1.0  # where a device computes on its host's cores: how many it keeps busy, on average
+    # of the kinds of devices on which it takes another time than `duration`; if there are any, it runs on no others
+    durations: tuple[tuple[str, int], ...] = ()
     source: str = "stated"  # "tpu-compiler", "roofline", "stated", "recorded"
+
+    def on(self, kind: str) -> Kernel:
+        """The kernel on devices of this kind."""
+        return msgspec.structs.replace(self, duration=dict(self.durations).get(kind, self.duration), durations=())

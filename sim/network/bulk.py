@@ -105,7 +105,8 @@ Piece = tuple[int, int, int]  # (receiving host, piece, bytes)
 
 
 def even_rows(host: int, source: Layout | None, target: Layout, hosts: Hosts) -> tuple[Piece, ...]:
-    """What this host's shards send; where a shard has replicas, the first replica sends it."""
+    """What this host's shards send: their rows in turn to all shards of the target, and nothing where none is left, as
+    on devices. Where a shard has replicas, the first replica sends it."""
     if source is None:
         return ()
     shards = Shards(source)
@@ -117,12 +118,15 @@ def even_rows(host: int, source: Layout | None, target: Layout, hosts: Hosts) ->
             if shards.device(shard, 0) == at:
                 mine[shards.ordinal(shard)] = None
     devices = [target.place.device(at) for at in range(target.place.size)]
-    nbytes = max(1, shard_bytes(source) // len(devices))
+    count, rows = len(devices), shards.size[0]
+    each, more = divmod(rows, count)
+    nbytes = max(1, shard_bytes(source) // max(1, rows))
     return tuple(
         sorted(
-            (hosts.host_of(device), shard * len(devices) + at, nbytes)
+            (hosts.host_of(devices[at]), shard * count + at, nbytes * (each + (nth < more)))
             for shard in mine
-            for at, device in enumerate(devices)
+            for nth in range(min(rows, count))
+            for at in ((shard * rows + nth) % count,)
         )
     )
 
@@ -187,6 +191,7 @@ class BulkNetwork:
         trace: Trace, small: int = 0,
     ) -> None:  # fmt: skip
         self._clock, self._cluster, self._roads, self._arrive = clock, cluster, roads, arrive
+        self._island_of = [island.index for island in cluster.islands for _ in range(island.hosts)]
         self._trace, self.small = trace, small
         # (sender, receiver, transfer) of chunks that were not small, the last ones
         self._long: dict[tuple[Name, Name, int], None] = {}
@@ -372,4 +377,4 @@ class BulkNetwork:
     def _same_island(self, sender: Name, receiver: Name) -> bool:
         if sender < 0 or receiver < 0:
             return False
-        return self._cluster.island_of_host(sender) is self._cluster.island_of_host(receiver)
+        return self._island_of[sender] == self._island_of[receiver]

@@ -379,6 +379,7 @@ class Simulation:
             return Takes(gang.cost // gang.steps, 0)
         island = self.cluster.islands[gang.place.island]
         chip = self.setup.chips[island.index]
+        kernel = kernel.on(island.kind) if kernel.durations else kernel
         links = kernel_time(kernel, gang.place, island, chip) - kernel.duration
         return Takes(kernel.duration, links, kernel.inline, kernel.cores)
 

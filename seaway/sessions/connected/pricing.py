@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from core.model import Computation
 
 from ...graph import Signature
@@ -51,6 +53,7 @@ class ConnectedPricing:
         made = Computation(
             signature.name, key or f"{signature.key}@{cost}", cost * signature.steps,
             0 if kernel is None else kernel.temp, signature.collective, code, signature.steps,
+            tuple((on, time * signature.steps) for on, time in (kernel.durations if kernel else ())) or msgspec.UNSET,
         )  # fmt: skip
         self.prices[signature] = made, source
         return made

@@ -99,8 +99,16 @@ class SimulatedPricing:
         self.kernels[signature] = kernel
         key = signature.key if kernel is signature.kernel else f"{signature.key}@{kernel.duration}"
         self._sim.kernels[key] = kernel
-        cost = max(1, self._idle.time(kernel, _spec(signature.slice))) * signature.steps
-        return Computation(signature.name, key, cost, kernel.temp, signature.collective, steps=signature.steps)
+        spec, steps = _spec(signature.slice), signature.steps
+        costs: Any = [
+            (kind, max(1, self._idle.time(kernel.on(kind), replace(spec, kind=spec.kind or kind))) * steps)
+            for kind, _ in kernel.durations
+        ]
+        cost = max(1, self._idle.time(kernel, spec)) * steps
+        return Computation(
+            signature.name, key, cost, kernel.temp, signature.collective, steps=steps,
+            costs=tuple(costs) or msgspec.UNSET,
+        )  # fmt: skip
 
     def _kernel(self, signature: Signature) -> Kernel:
         name, costs = signature.name, self._costs

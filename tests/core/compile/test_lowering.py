@@ -414,3 +414,31 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
         lower(program, where, [], ident=1)
     with pytest.raises(Illegal, match="of 4 devices bound to 5"):
         lower(program, [line(0, 0, 5)], at_home(program, where), ident=1)
+
+
+# --- costs by kind ----------------------------------------------------------------------------------------------------
+
+
+def test_a_gang_costs_what_its_computation_costs_on_the_kind_of_its_island() -> None:
+    program = chain(1)
+    computation = replace(program.computations[0], costs=(("new", 3), ("old", 7)))
+    program = replace(program, computations=(computation,))
+    validate(program)
+
+    def cost(kinds: list[str]) -> list[int]:
+        where = [line(1, 0, program.slices[0].devices)]
+        steps = lower(program, where, at_home(program, where), ident=0, kinds=kinds).steps
+        return [step.cost for step in steps if isinstance(step, Gang)]
+
+    assert cost(["new", "old"]) == [7]
+    assert cost(["old", "new"]) == [3]
+    with pytest.raises(ProgramError, match="has a time on new, old, and its slice is on an island of kind 'cpu'"):
+        cost(["new", "cpu"])
+    wrong = replace(computation, costs=(("new", -1),))
+    with pytest.raises(ProgramError, match="cost -1 is not from 0"):
+        validate(replace(program, computations=(wrong,)))
+
+
+def test_a_computation_of_one_cost_is_encoded_as_before_there_were_kinds() -> None:
+    """Simulated messages take the time of their bytes."""
+    assert b"costs" not in msgspec.msgpack.encode(chain(1).computations[0])

@@ -77,10 +77,10 @@ def easy(waiting: Sequence[PoolJob], free: int, running: Running, now: int) -> l
         return found
     head, then = rest[0], free
     ends = sorted([*running, *[(now + job.lasts, job.devices) for job in found]])
-    for shadow, devices in ends:
+    shadow = now
+    while then < head.devices:
+        shadow, devices = ends.pop(0)
         then += devices
-        if then >= head.devices:
-            break
     spare = then - head.devices
     for job in rest[1:]:
         fits_beside = job.devices <= spare and now + job.lasts > shadow
@@ -103,12 +103,12 @@ def conservative(waiting: Sequence[PoolJob], free: int, running: Running, now: i
     found = []
     for job in waiting:
         begin = next(at for at, _ in steps if all(
-            free >= job.devices for (time, free), after in zip(steps, [*[s[0] for s in steps[1:]], 1 << 62])
+            free >= job.devices for (time, free), after in zip(steps, [*[s[0] for s in steps[1:]], 1 << 62], strict=True)
             if after > at and time < at + job.lasts))  # fmt: skip
         end = begin + job.lasts
         for edge in (begin, end):
             if edge not in [time for time, _ in steps]:
-                steps.append([edge, next(free for time, free in reversed(sorted(steps)) if time <= edge)])
+                steps.append([edge, next(free for time, free in sorted(steps, reverse=True) if time <= edge)])
                 steps.sort()
         for step in steps:
             if begin <= step[0] < end:

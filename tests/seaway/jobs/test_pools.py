@@ -8,7 +8,7 @@ import pytest
 
 import seaway as sw
 from examples.policies.job_backfill import Conservative, Easy
-from seaway.workload import Job, Jobs
+from seaway.workload import Jobs
 from tests.seaway.jobs import pools
 
 S = 1_000_000_000
@@ -19,7 +19,7 @@ MIX = sw.workload.poisson_jobs(
 
 def played(jobs: Jobs, policy: object, hosts: int = 8) -> list[tuple[float, float]]:
     """When each had its devices, and when it was over, in the order of arrival."""
-    with sw.simulate("B", hosts=hosts, devices_per_host=8, policy=policy, profile="ideal") as s:  # type: ignore[arg-type]
+    with sw.simulate("B", hosts=hosts, devices_per_host=8, policy=policy, profile="ideal"):  # type: ignore[arg-type]
         report = jobs.play()
     frame = report.frame()
     assert frame["ok"].all()

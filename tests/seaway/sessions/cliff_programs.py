@@ -234,6 +234,28 @@ def first_run(play: Play, nodes: int) -> None:
         play.made(nodes)
 
 
+def routes(play: Play, size: int) -> None:
+    """A mixture of experts: 8 rows of each device go to the devices that data name, and back. Each step is six gangs
+    and two exchanges, of no more pieces than there are rows."""
+    home = sw.slice(devices=play.devices)
+    split = home.sharding("x")
+    rows, dest = np.zeros((8 * play.devices, 16), np.float32), np.zeros(8 * play.devices, np.int32)
+    gate, expert = (
+        sw.synthetic(name, devices=home, duration=DURATION, in_shardings=split, out_shardings=split)
+        for name in ("gate", "expert")
+    )
+
+    @sw.program
+    def layer(x: Any) -> Any:
+        y, source = sw.route(gate(x), where, capacity=8)
+        return sw.route(expert(y), source, capacity=8)[0]
+
+    with play.session() as session:
+        play.watch(session)
+        where = sw.put(dest, home, split)
+        looped(play, layer, sw.put(rows, home, split), gangs=6)
+
+
 def transfers(play: Play, hosts: int) -> None:
     """An array that goes to and fro between two slices of this many hosts: a gang and a transfer a call."""
     from jax.sharding import PartitionSpec

@@ -79,6 +79,7 @@ ROWS = {
     "model": Row(programs.model, (4, 16), hosts=most_hosts, gangs=few, warm=lambda size: 5),
     "sequential": Row(programs.sequential, gangs=few),
     "transfers": Row(programs.transfers, (4, 16), bound=1, against="exact", gangs=few, **BY_SIZE),
+    "routes": Row(programs.routes, (4, 16), bound=1, against="exact", gangs=few, warm=lambda size: 6),
     "pipeline": Row(
         programs.pipeline, (1, 2), FLAT, 1, "exact",
         gangs=lambda size: 256, warm=none, hosts=lambda hosts, most: programs.STAGES * hosts,

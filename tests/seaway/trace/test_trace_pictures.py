@@ -16,7 +16,10 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from seaway.trace import Trace, style
+import seaway as sw
+from seaway.trace import Overlay, Trace, style
+from seaway.trace.busy import By as BusyBy
+from tests.seaway.small_sessions import small
 
 from . import traces
 
@@ -123,6 +126,47 @@ def test_bands_are_labelled_with_their_client_and_its_share() -> None:
     assert f"{trace.utilization('total')['busy_fraction'].iloc[0]:.1%} busy" in axes.get_title(loc="left")
 
 
+@pytest.mark.parametrize("by", ["client", "host", "total"])
+@pytest.mark.parametrize("clients", [2, 7])
+def test_in_axes_of_a_plain_figure_title_and_legend_touch_nothing(by: BusyBy, clients: int) -> None:
+    """Neither each other, nor the figure's edge, nor the axes above, also where a legend needs several rows."""
+    figure = Figure(figsize=(5, 5))
+    panels = figure.subplots(2, 1)
+    trace = Trace(traces.shared({f"client number {n}": 1 for n in range(clients)}))
+    for axes in panels:
+        trace.plot_utilization(by, axes=axes)
+    style.png(figure)
+    for axes in panels:
+        legend, title = axes.get_legend().get_window_extent(), axes._left_title.get_window_extent()
+        assert legend.y0 >= axes.get_window_extent().y1 - 1
+        assert title.y0 >= legend.y1 - 4  # the legend's own padding
+        assert title.y1 <= figure.bbox.y1
+        assert axes.xaxis.label.get_window_extent().y0 >= figure.bbox.y0
+    assert panels[1]._left_title.get_window_extent().y1 <= panels[0].xaxis.label.get_window_extent().y0
+
+
+def test_all_devices_have_a_scale_and_given_axes_reach_to_all_of_them() -> None:
+    """Little is busy here: a figure of its own shows that larger; axes of a user may have other lines."""
+    step = sw.synthetic("step", devices=2, duration="1ms")
+    with small(hosts=8, devices_per_host=8) as session:
+        step(np.float32(0))
+    trace = session.trace
+    own = trace.plot_utilization().axes[0]
+    given = Figure().subplots()
+    trace.plot_utilization(axes=given)
+    total = trace.plot_utilization("total").axes[0]
+    assert own.get_ylim()[1] < 0.1
+    assert given.get_ylim() == (0, 1)
+    assert [label.get_text() for label in total.get_yticklabels()] == ["0%", "25%", "50%", "75%", "100%"]
+    assert total.get_ylabel() == "all devices"
+
+
+def test_pictures_of_an_overlay_have_a_title() -> None:
+    both = Overlay({"one": Trace(traces.shared()), "two": Trace(traces.shared(seed=2))})
+    for figure in (both.plot_utilization(), both.plot_shares(), both.plot_fairness(), both.plot_latency_cdf()):
+        assert figure.axes[0].get_title("left")
+
+
 def test_in_a_subplot_nothing_is_written_outside_its_axes() -> None:
     """The next subplot is there. Clients' names stand above, and rows' labels do not touch each other."""
     figure = style.Picture("page", height=5.0)
@@ -136,7 +180,7 @@ def test_in_a_subplot_nothing_is_written_outside_its_axes() -> None:
     for axes in (panels[0, 0], panels[1, 1]):
         assert [text for text in axes.texts if text.xyann == (5, 0)] == []
         assert axes.get_legend() is not None
-    assert [label.get_text() for label in panels[1, 0].get_yticklabels()] == ["all"]
+    assert [label.get_text() for label in panels[1, 0].get_yticklabels()] == ["0%", "25%", "50%", "75%", "100%"]
     for axes in panels.flat:
         boxes = [label.get_window_extent() for label in axes.get_yticklabels() if label.get_text()]
         assert boxes, "an axis without labels"

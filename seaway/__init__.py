@@ -76,7 +76,7 @@ _ELSEWHERE = {
         "Stride", "Ticket",
     ),
     "costs": ("Cost", "roofline_costs", "tpu_costs"),
-    "trace": ("Overlay", "Trace"),
+    "trace": ("Trace",),
     "workload": (
         "Arrival", "Arrivals", "Job", "JobReport", "Jobs", "LoadReport", "helios", "load", "pai", "philly", "poisson",
         "poisson_jobs",

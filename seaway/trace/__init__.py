@@ -12,8 +12,7 @@
 from ..machines import of_setup
 from . import times
 from .hosts import joined
-from .overlay import Overlay
 from .summary import step_table
 from .trace import Trace
 
-__all__ = ["Overlay", "Trace", "joined", "of_setup", "step_table", "times"]
+__all__ = ["Trace", "joined", "of_setup", "step_table", "times"]

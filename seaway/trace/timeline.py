@@ -6,7 +6,6 @@ for bars to be told apart, a row shows bins instead, each divided among the name
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,16 +14,15 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import ConnectionPatch, Patch
 
-from . import lines, style, times
+from . import style, times
 from .busy import Chosen, busy_of_each_host, chosen, kept_times
 from .charts import bands, bins_for
 from .facts import Facts, spread
 from .intervals import Expanded, expanded
-from .keys import MOST, ColorBy, Keys, keyed, spent_by
+from .keys import ColorBy, Keys, keyed
 from .times import Bools, Floats, Ints, Window
 
 if TYPE_CHECKING:
-    from .overlay import Overlay
     from .trace import Trace
 
 WHOLE = 160  # gangs of a device that can be told apart; a trace with more is shown in part
@@ -39,17 +37,14 @@ WORTH_SAYING = 0.004  # part of the time from which a kind of wait appears in th
 
 def draw(
     trace: Trace, window: Window, devices: Ints | None, rows: int, color: ColorBy, title: str | None,
-    axes: Axes | None, colors: Mapping[str, str] | None = None,
+    axes: Axes | None,
 ) -> Figure:  # fmt: skip
-    """Draw a timeline. `colors`: colours by name, shared with other pictures; other names are grey."""
     facts = trace.facts()
     sample = spread(facts, rows) if devices is None else devices
     if len(sample) > MOST_ROWS:
         raise ValueError(f"{len(sample):,} rows cannot be told apart; leave out devices=, and {rows} are sampled")
     span = legible(facts) if window is None else times.window_of(window, facts.span)
     keys = keyed(facts, color)
-    if colors is not None:
-        keys = keys._replace(colors=[colors.get(name, style.OTHER) for name in keys.names])
     with style.applied():
         above = axes
         if axes is None:
@@ -67,40 +62,6 @@ def draw(
         seen, waits = _rows(axes, facts, keys, sample, span)
         _key(above or axes, keys, _shares(facts, keys, span), seen, waits)
     return style.figure_of(axes)
-
-
-def draw_several(overlay: Overlay, window: Window, rows: int, color: ColorBy) -> Figure:
-    """A timeline for each trace, one below the other. Without a window: from time 0 on, as much as is legible."""
-    longest = max(high - low for low, high in (legible(trace.facts()) for trace in overlay.traces.values()))
-    shown = overlay.zero, min(overlay.zero + max(1, longest), overlay.span[1])
-    low, high = part = times.span_of(*overlay.edges(1, window, shown)[[0, -1]].tolist())
-    differ: list[ColorBy] = ["client", "program", "step"] if color == "auto" else [color]
-    by = next((each for each in differ if len(_names(overlay, each)) > 1), differ[-1])
-    colors = style.colors(_names(overlay, by))
-    called, traces = lines.called(overlay).values(), overlay.traces.values()
-    heights = [min(rows, len(trace.facts().devices)) for trace in traces]
-    with style.applied():
-        figure = style.Picture("page", height=0.4 + sum(0.85 + 0.15 * max(each, 3) for each in heights))
-        panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
-        for name, trace, axes in zip(called, traces, panels.tolist(), strict=True):
-            busy = float(trace.utilization("total", window=part)["busy_fraction"].iloc[0])
-            title = f"{name}: {busy:.1%} of {len(trace.facts().devices):,} devices busy"
-            draw(trace, part, trace.sample(rows), rows, by, title, axes, colors)
-            axes.set_xlabel("")
-        lines.count_from_zero(overlay, panels[-1], low, high)
-    return figure
-
-
-def _names(overlay: Overlay, by: ColorBy) -> list[str]:
-    """Names with gangs in any trace, in order; if there are more than colours, those with most time come first."""
-    spent: dict[str, int] = {}
-    for trace in overlay.traces.values():
-        keys = keyed(trace.facts(), by)
-        each = spent_by(trace.facts(), keys.codes, len(keys.names))
-        for name, mine in zip(keys.names, each.tolist(), strict=True):
-            spent[name] = spent.get(name, 0) + mine
-    names = [name for name in spent if spent[name]]
-    return sorted(names, key=lambda name: -spent[name]) if len(names) > MOST else names
 
 
 # --- what is shown ------------------------------------------------------------------------------------------

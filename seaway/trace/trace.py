@@ -245,7 +245,7 @@ class Trace:
         """The distribution of the latency of runs, a curve for each client or program (see `latency_cdf`)."""
         from . import lines
 
-        return lines.latencies(self, [self.latency_cdf(by, window)], by, axes)
+        return lines.latencies(self, self.latency_cdf(by, window), by, axes)
 
     # --- files ----------------------------------------------------------------------------------------------
 
@@ -284,12 +284,6 @@ class Trace:
         return trace
 
     # --- inside ---------------------------------------------------------------------------------------------
-
-    def _moved(self, by: int) -> Trace:
-        """The same trace with all times `by` nanoseconds later."""
-        found = Trace(self.core, origin=self.origin - by, told=self._told)
-        found._setup, found._told = self._setup, self._told
-        return found
 
     def facts(self) -> Facts:
         """Facts of the trace as it is now. Core makes new columns after recording, so equal columns mean no change."""

@@ -34,7 +34,7 @@ MODULES = {
         names check
     """,
     "costs": "Cost MemoryUse costs duration roofline_costs synthetic text_costs tpu_costs units work_of",
-    "trace": "Overlay Trace joined of_setup step_table times",
+    "trace": "Trace joined of_setup step_table times",
     "workload": "Arrival Arrivals LoadReport load philly poisson",
 }
 

@@ -1,5 +1,5 @@
 """One program on real devices and in simulation: every table and every picture is made of either trace by the same
-line, has the same columns of the same types, and shows something; and several traces can be overlaid."""
+line, has the same columns of the same types, and shows something."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from matplotlib.figure import Figure
 
 import seaway as sw
 from core.record.trace import Trace as CoreTrace
-from seaway.trace import Overlay, Trace, style
+from seaway.trace import Trace, style
 from seaway.trace.busy import BYS
-from seaway.trace.times import span_of
 
 from . import traces
 
@@ -130,10 +129,8 @@ def names(calls: dict[str, Any]) -> set[str]:
 def test_every_table_and_picture_is_tested_here() -> None:
     public = {name for name in vars(Trace) if not name.startswith("_")}
     assert public - names(FRAMES) - names(OF_ONE) - names(PICTURES) == OTHERS
-    of_several = {name for name in vars(Overlay) if not name.startswith("_")}
     text = (Path(__file__).parents[3] / "docs" / "traces.md").read_text(encoding="utf-8")
     assert [name for name in public - {"facts", "machines", "span", "sample"} if name not in text] == []
-    assert of_several == (names(FRAMES) | names(PICTURES) | {"span", "contended", "edges"})
 
 
 # --- tables -----------------------------------------------------------------------------------------------
@@ -232,113 +229,10 @@ def test_an_empty_picture_has_no_colour() -> None:
     assert drawn(Trace(CoreTrace()).plot()) < 0.005, "without machines, too"
 
 
-# --- overlays ---------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def both() -> Overlay:
-    return Overlay({where: run(where) for where in SESSIONS})
-
-
-def test_the_table_of_an_overlay_joins_those_of_its_traces(both: Overlay) -> None:
-    own = {"real": both.traces["real"], "simulated": run("simulated")}
-    for name, make in FRAMES.items():
-        table = make(both)
-        assert table.columns[0] == "trace"
-        assert table["trace"].cat.categories.tolist() == list(own)
-        for which, trace in own.items():
-            mine = table[table["trace"] == which].drop(columns="trace")
-            like = make(trace)
-            assert list(mine.columns) == list(like.columns), name
-            if not name.startswith(("utilization", "shares")):  # these have bins of their own
-                assert len(mine) == len(like), name
-                assert mine.select_dtypes("bool").equals(like.select_dtypes("bool").set_index(mine.index))
-    began = both.clients().groupby("trace", observed=True)["opened_us"].max()
-    assert (began < 0).all(), "time 0 is when all clients had begun to call"
-
-
-@pytest.mark.parametrize("name", [*PICTURES, "plot_utilization by client", "a window"])
-def test_the_pictures_of_an_overlay_show_something(name: str, both: Overlay) -> None:
-    more: dict[str, Callable[[Any], Figure]] = {
-        "plot_utilization by client": lambda t: t.plot_utilization("client", bins=10),
-        "a window": lambda t: t.plot(window=("-1ms", "10ms")),
-    }
-    figure = (more | PICTURES)[name](both)
-    assert drawn(figure) > 0.005
-    legends = [axes.get_legend() for axes in figure.axes]
-    said = [axes.get_title(loc="left") for axes in figure.axes]
-    said += [text.get_text() for legend in legends if legend is not None for text in legend.get_texts()]
-    assert any(each.startswith("real") for each in said)
-    assert any(each.startswith("simulated") for each in said)
-    about = "latency of a run (" if name == "plot_latency_cdf" else "time since all clients had begun ("
-    assert figure.axes[-1].get_xlabel().startswith(about)
-
-
-def test_traces_with_different_clocks_can_be_overlaid() -> None:
-    one = Trace(traces.shared(gangs=60))
-    other = one._moved(5_000_000_000)
-    assert other.span == tuple(each + 5_000_000_000 for each in one.span)
-    both = Overlay({"one": one, "other": other})
-    for table in (both.gangs(), both.shares(bins=7), both.utilization("client", bins=9), both.memory()):
-        mine, its = (
-            table[table["trace"] == each].drop(columns="trace").reset_index(drop=True) for each in ("one", "other")
-        )
-        pd.testing.assert_frame_equal(mine, its)
-    asked = Overlay({"one": one, "other": other}, zero=lambda trace: f"{trace.span[0] + 1_000_000}ns")
-    assert both.gangs()["started_us"].min() - asked.gangs()["started_us"].min() == pytest.approx(
-        1_000 - (one.contended[0] - one.span[0]) / 1_000
-    )
-    assert len(asked.gangs(window=("0ms", "2ms"))) == len(
-        one.gangs(span_of(one.span[0] + 1_000_000, one.span[0] + 3_000_000))
-    ) + len(other.gangs(span_of(other.span[0] + 1_000_000, other.span[0] + 3_000_000)))
-    assert not asked.plot().axes[-1].get_xlabel().startswith("time since all"), "it is another time 0"
-
-
-def test_a_name_has_one_colour_in_all_traces() -> None:
-    """Even if clients came in another order."""
-    one = Trace(traces.shared({"ann": 1, "bob": 2}, gangs=60))
-    other = Trace(traces.shared({"bob": 2, "ann": 1}, gangs=60))
-    figure = Overlay({"one": one, "other": other}).plot()
-    keys = [
-        {text.get_text().split()[0]: patch.get_facecolor() for text, patch in zip(
-            legend.get_texts(), legend.get_patches(), strict=True)}
-        for axes in figure.axes if (legend := axes.get_legend()) is not None
-    ]  # fmt: skip
-    assert len(keys) == 2
-    assert {name: keys[0][name] for name in ("ann", "bob")} == {name: keys[1][name] for name in ("ann", "bob")}
-    assert keys[0]["ann"] != keys[0]["bob"]
-
-
-def test_the_lines_of_an_overlay_are_the_numbers_of_its_table() -> None:
-    one, other = Trace(traces.shared(gangs=90)), Trace(traces.shared(gangs=90, late=0.3, seed=4))
-    both = Overlay({"one": one, "other": other})
-    (axes,) = both.plot_shares(bins=6).axes
-    table = both.shares(bins=6)
+def test_the_lines_of_a_picture_are_the_numbers_of_its_table() -> None:
+    trace = Trace(traces.shared(gangs=90))
+    (axes,) = trace.plot_shares(bins=6).axes
+    table = trace.shares(bins=6)
+    wanted = [mine["got_share"].to_numpy() for _, mine in table.groupby("client", sort=False, observed=True)]
     drawn_lines = [np.asarray(line.get_ydata()) for line in axes.get_lines()]
-    wanted = [part["got_share"].to_numpy() for _, part in table.groupby(["trace", "client"], sort=False, observed=True)]
     np.testing.assert_allclose([each for each in drawn_lines if len(each) == 6], wanted)
-    (axes,) = both.plot_utilization(bins=6).axes
-    busy = both.utilization("total", bins=6)
-    for line, name in zip(axes.get_lines(), ("one", "other"), strict=True):
-        mine = busy[busy["trace"] == name]["busy_fraction"]
-        np.testing.assert_allclose(np.asarray(line.get_ydata())[:-1], mine)
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda t: Overlay({}), "got none"),
-        (lambda t: Overlay([t]), "by name.* got a list"),  # type: ignore[arg-type]
-        (lambda t: Overlay({"a": t.core}), "by name.* got a Trace"),
-        (lambda t: Overlay({"a": t}, zero=lambda trace: "1 parsec"), "unknown unit, 'parsec'"),
-        (lambda t: Overlay({"a": t}, zero=lambda trace: "100s"), "its last gang ends at .*; take an earlier time"),
-        (lambda t: Overlay({"a": t}).utilization("weight"), "by='weight'; it is one of"),  # type: ignore[arg-type]
-        (lambda t: Overlay({"a": t}).plot(window=("50ms", "2ms")), "is empty"),
-        (lambda t: Overlay({"a": t}).shares(bins=0), "0 bins"),
-    ],
-)
-def test_traces_that_cannot_be_overlaid_are_refused_with_the_reason(
-    make: Callable[[Trace], object], words: str
-) -> None:
-    with pytest.raises((TypeError, ValueError), match=words):
-        make(Trace(traces.shared(gangs=20)))

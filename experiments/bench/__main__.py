@@ -22,7 +22,6 @@ PACKAGES = {  # each benchmark's module has its name
     "simulator": {"simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model"},
     "prediction": {
         "prediction": "the calibrated simulator's predictions, against real runs that it has not seen",
-        "whatif": "the what-if of one recorded session, against real runs under the changed settings",
     },
     "door": {"door": "an unmodified JAX program through the door: calls, contents, compilation, against local devices"},
 }

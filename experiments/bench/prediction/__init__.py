@@ -1,1 +1,1 @@
-"""How far predictions of the simulator are from real runs: by a calibrated cluster, and by a recorded session."""
+"""How far predictions of the simulator, with a calibrated cluster, are from real runs."""

@@ -37,7 +37,7 @@ def test_each_benchmark_has_help_and_refuses_unknown_options(name: str, capsys: 
     ("name", "words", "why"),
     [
         ("order", ["--gangs", "3"], "argument --gangs: 3 is too few: at least 4"),
-        ("whatif", ["--calls", "two"], "argument --calls: 'two' is not a whole number"),
+        ("prediction", ["--cases", "two"], "argument --cases: 'two' is not a whole number"),
         ("prediction", ["--spell", "0"], "argument --spell: 0 s: more than 0"),
         ("prediction", ["--bound", "soon"], "argument --bound: 'soon' is no number of seconds"),
         ("transfers", ["--hops", "3"], "--hops 3: an array that comes back has made an even number of hops"),

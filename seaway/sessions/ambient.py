@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..errors import NoSession
@@ -24,25 +22,6 @@ class _ThreadSession(threading.local):
     def __init__(self) -> None:
         self.callers: list[Caller | Session] = []  # sessions and clients that were entered, innermost last
         self.dues: list[tuple[Session, int]] = []  # deadlines that were entered, by the session's clock
-
-
-class EnteredCallers:
-    """The sessions, clients and deadlines that one of several users of a thread has entered: at first, those that were
-    entered where it was made."""
-
-    def __init__(self) -> None:
-        self.callers, self.dues = list(here.callers), list(here.dues)
-
-
-@contextmanager
-def inside(entered: EnteredCallers) -> Iterator[None]:
-    """Calls made in this thread are calls of this user."""
-    before = here.callers, here.dues
-    here.callers, here.dues = entered.callers, entered.dues
-    try:
-        yield
-    finally:
-        here.callers, here.dues = before
 
 
 here = _ThreadSession()

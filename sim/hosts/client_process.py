@@ -1,11 +1,10 @@
 """A client's process: the user's Python thread, which makes calls, and the library's thread, which reads messages.
 
-A call takes host time, and the next one can begin when it is over. There are four ways to drive a client:
+A call takes host time, and the next one can begin when it is over. There are three ways to drive a client:
 - `call` runs the simulation until the call is due, and makes it;
 - a SimPy process runs `yield from client.turn()` and then calls `act`;
 - a driver of several clients waits by itself until `due` and `free_at` are past. Where cores are short, these times
-  are lower bounds: ask again later, and they may have grown;
-- a caller inside an event of the simulation, which cannot wait, makes a `call_ahead`.
+  are lower bounds: ask again later, and they may have grown.
 Commands of the client machine that are meant for its user go to `on_effect`.
 """
 
@@ -151,16 +150,6 @@ class SimClient(Process):
             self._turn.take()
         result = act(self.client, now)
         self._free_at = max(self._free_at, self.carry_out(self.client.handle(e.CallsMade(), now), now))
-        self.arm()
-        return result
-
-    def call_ahead(self, act: Callable[[Client, int], T]) -> T:
-        """For a user that cannot wait until the call is due: applies `act` now, and what it says leaves when the thread
-        has made the call. The thread takes no core for it."""
-        now = self.sim.now
-        result = act(self.client, now)
-        due = max(now, self._free_at) + self.sim.profile.client_call
-        self._free_at = self.carry_out(self.client.handle(e.CallsMade(), now), due)
         self.arm()
         return result
 

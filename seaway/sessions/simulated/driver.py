@@ -19,10 +19,10 @@ from sim.simulation import Simulation
 
 from ...graph import Signature
 from ...wording import plural
-from ..replaced import said, warn
+from ..replaced import warn
 from .port import SimPort
 from .pricing import Costs, SimulatedPricing, table
-from .simpy_processes import SessionProcesses, Steps, driven, may_wait
+from .simpy_processes import Steps, driven, may_wait
 from .sizes import Sizes
 from .turns import ThreadTurns, TurnThread
 from .values import values_of
@@ -86,13 +86,11 @@ class SimDriver:
     ) -> None:
         self.simulation = simulation
         self.turns = ThreadTurns(simulation)
-        self._processes = SessionProcesses(simulation.env)
         self.price_of = SimulatedPricing(costs, simulation)
         self._values = values_of(values)
         self._sizes = Sizes(sizes, simulation, self._values, seed)
         self._progress = Progress(simulation, progress)
         self._nonces = 0
-        self._stopped = False
         self._identity = secrets.token_hex(8)  # of its trace, for those who look again and again
         setup = simulation.setup
         hosts, devices = plural(setup.cluster.hosts, "host"), plural(setup.cluster.devices, "device")
@@ -159,7 +157,6 @@ class SimDriver:
         )  # fmt: skip
 
     def stop(self) -> None:
-        self._stopped = True
         self.turns.stop()
 
     def close(self) -> None:
@@ -169,5 +166,3 @@ class SimDriver:
         if unknown := self._sizes.unknown():
             warnings.warn(unknown, stacklevel=2)
         warn(self.simulation.replaced)
-        if not self._stopped:
-            said(self._processes.not_waited_for())

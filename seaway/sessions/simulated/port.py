@@ -12,7 +12,7 @@ from sim.hosts import SimClient
 
 from ..array_groups import ClientBuffer
 from ..port import LATE, Act, Late, Submitted, check_open
-from .simpy_processes import SessionProcess, may_wait
+from .simpy_processes import may_wait
 from .values import Values
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ class SimPort:
 
     def call(self, act: Act[T]) -> T:
         client, turns = self._client, self._turns
-        if client.sim.env.active_process is not None:
-            return self._called_ahead(act)
+        may_wait(client.sim.env, self._to_call)
         while True:
             due = client.due
             turns.until(due, self._to_call)
@@ -53,18 +52,6 @@ class SimPort:
                 return answer
             self._unblocked, what = False, f"client {client.title!r} waits for room to call: {answer.reason}"
             turns.wait(lambda: self._unblocked, what, self)
-
-    def _called_ahead(self, act: Act[T]) -> T:
-        """A SimPy process calls, which cannot wait until the call is due."""
-        client, process = self._client, self._client.sim.env.active_process
-        assert process is not None
-        if isinstance(process, SessionProcess):
-            process.called = True
-        check_open(client.client, client.title)
-        answer = client.call_ahead(act)
-        if isinstance(answer, Blocked):
-            may_wait(client.sim.env, f"for room to call: {answer.reason}")
-        return answer  # type: ignore[return-value]
 
     def note(self, act: Callable[[Client, int], object]) -> None:
         if self._client.sim.env.active_process is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -73,110 +72,20 @@ def test_a_spawned_generator_that_yields_something_else_is_told_what_can_be_wait
             task.result()
 
 
-def test_a_process_of_simpys_calls_without_letting_time_pass_and_each_call_takes_host_time() -> None:
-    called: list[int] = []
-
-    def load(env: simpy.Environment) -> Generator[simpy.Event, Any, Any]:
-        for _ in range(3):
-            yield env.timeout(10 * MS)
-            step(ZERO)
-            step(ZERO)
-            called.append(int(env.now))
-
-    with small() as s:
-        s.env.process(load(s.env))
-        s.sleep("50ms")
-    assert called == [10 * MS, 20 * MS, 30 * MS]
-    submitted = s.trace.runs()["submitted_us"].to_numpy()
-    assert len(submitted) == 6
-    cost = s.simulation.profile.client_call / 1_000
-    assert ((submitted - np.repeat([10_000, 20_000, 30_000], 2)) >= np.tile([cost, 2 * cost], 3)).all()
-
-
-def test_a_process_calls_as_the_client_that_was_entered_where_it_was_started_and_as_those_that_it_enters() -> None:
-    def load(s: sw.Session) -> Generator[simpy.Event, Any, Any]:
-        yield s.env.timeout(MS)
-        step(ZERO)
-        with s.client("cat"):
-            yield s.env.timeout(5 * MS)  # others drive meanwhile
-            step(ZERO)
-        step(ZERO)
-
-    def others(s: sw.Session) -> None:
-        for _ in range(5):
-            step(ZERO).block_until_ready()
-            s.sleep("1ms")
-
-    with small() as s:
-        with s.client("bob"):
-            s.env.process(load(s))
-        s.spawn(others, s, name="ann")
-        s.sleep("20ms")
-    assert s.trace.runs()["client"].value_counts().to_dict() == {"ann": 5, "bob": 2, "cat": 1}
-
-
-def test_a_session_says_which_processes_it_did_not_wait_for() -> None:
-    def load(env: simpy.Environment) -> Generator[simpy.Event, Any, Any]:
-        yield env.timeout(MS)
-        step(ZERO)
-
-    s = small().open()
-    s.env.process(load(s.env))
-    with pytest.warns(RuntimeWarning, match=r"ended at 0 ns .* 1 SimPy process of yours \('load', which had yet to"):
-        s.close()
-
-
-def test_a_session_says_that_a_process_which_called_has_not_come_to_its_end() -> None:
-    def load(env: simpy.Environment) -> Generator[simpy.Event, Any, Any]:
-        while True:
-            yield env.timeout(MS)
-            step(ZERO)
-
-    s = small().open()
-    s.env.process(load(s.env))
-    s.env.process(load(s.env))
-    s.sleep("10ms")
-    with pytest.warns(RuntimeWarning, match=r"wait for 2 SimPy processes of yours .* s\.spawn\(load, \.\.\.\)"):
-        s.close()
-
-
-def test_probes_and_processes_that_are_over_are_not_spoken_of() -> None:
-    seen: list[int] = []
-
-    def probe(env: simpy.Environment) -> Generator[simpy.Event, Any, Any]:
-        while True:
-            yield env.timeout(MS)
-            seen.append(int(env.now))
-
-    def once(env: simpy.Environment) -> Generator[simpy.Event, Any, Any]:
-        yield env.timeout(MS)
-        step(ZERO)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with small() as s:
-            s.env.process(probe(s.env))
-            for _ in range(200):  # more than are kept
-                s.env.process(once(s.env))
-            s.sleep("20ms")
-    assert seen[:3] == [MS, 2 * MS, 3 * MS]
-    assert len(s.trace.runs()) == 200
-
-
 @pytest.mark.parametrize(
     ("waits", "what"),
     [
+        (lambda s, x: step(ZERO), "client 'main' waits to call"),
         (lambda s, x: x.block_until_ready(), "the result of 'step'"),
         (lambda s, x: s.sleep("1ms"), "sleep"),
         (lambda s, x: s.trace, "all runs of client 'main'"),
     ],
 )
-def test_a_process_of_simpys_that_waits_in_a_call_is_told_how_it_may(waits: Any, what: str) -> None:
+def test_a_process_of_simpys_that_calls_or_waits_is_told_how_it_may(waits: Any, what: str) -> None:
     told: list[str] = []
 
-    def load(s: sw.Session) -> Generator[simpy.Event, Any, Any]:
-        yield s.env.timeout(MS)
-        x = step(ZERO)
+    def probe(s: sw.Session, x: sw.Array) -> Generator[simpy.Event, Any, Any]:
+        yield s.env.timeout(1)
         assert not x.is_ready()  # looking is no waiting
         try:
             waits(s, x)
@@ -184,14 +93,14 @@ def test_a_process_of_simpys_that_waits_in_a_call_is_told_how_it_may(waits: Any,
             told.append(str(error))
 
     with small() as s:
-        s.env.process(load(s))
+        s.env.process(probe(s, step(ZERO)))
         s.sleep("10ms")
     assert len(told) == 1
     assert what in told[0]
-    assert "start it with s.spawn(load, ...)" in told[0]
+    assert "start it with s.spawn(probe, ...)" in told[0]
 
 
-def test_calls_of_processes_and_of_threads_repeat_to_the_nanosecond_and_both_fidelities_agree() -> None:
+def test_calls_of_generators_and_of_threads_repeat_to_the_nanosecond_and_both_fidelities_agree() -> None:
     def load(env: simpy.Environment) -> Generator[simpy.Event, Any, Any]:
         for _ in range(10):
             yield env.timeout(300_000)
@@ -203,9 +112,8 @@ def test_calls_of_processes_and_of_threads_repeat_to_the_nanosecond_and_both_fid
 
     def played(fidelity: Any) -> list[float]:
         with small(fidelity=fidelity) as s:
-            s.env.process(load(s.env))
+            s.spawn(load, s.env)
             s.spawn(thread)
-            s.sleep("20ms")
         times: list[float] = s.trace.runs()["ended_us"].tolist()
         return times
 

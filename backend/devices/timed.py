@@ -93,13 +93,13 @@ class TimedGang(msgspec.Struct, eq=False):
 
 
 class TimedDevices:
-    def __init__(self, devices: int, memory: int = 0, compile_ns: int = 0) -> None:
+    def __init__(self, devices: int, memory: int = 0) -> None:
         self.post: Post = lambda event: None
         self.hosts: Hosts | None = None
         self.failed: Callable[[BaseException], None] = lambda error: None
         self.stamps = GangTimes()
         self.ask: Callable[[str, bytes, Callable[[bytes], None]], None] = lambda key, body, came: None
-        self._count, self._memory, self._compile_ns = devices, memory, compile_ns
+        self._count, self._memory = devices, memory
         self._loop = asyncio.get_running_loop()
         self._mine: Sequence[int] = ()
         self._free: dict[int, int] = {}  # device -> when it is free
@@ -122,7 +122,7 @@ class TimedDevices:
         self._loop.call_soon(self.post, e.Reformed(command.epoch))
 
     def compile(self, command: e.CompileCode, plan: Plan, blobs: Mapping[str, bytes]) -> None:
-        self._loop.call_later(self._compile_ns / 1e9, self.post, e.CodeReady(command.plan, command.code))
+        self._loop.call_soon(self.post, e.CodeReady(command.plan, command.code))
 
     def forget(self, plan: int) -> None:
         """Nothing: codes do not wait for each other here."""

@@ -340,10 +340,8 @@ class Trace:
             table = self.tables[name]
             self._open[name] = positions(table.keys(), table.column(over))
 
-    def _append(self, name: str, key: int, *values: int, over: bool = False) -> None:
-        row = self.tables[name].append(key, *values)
-        if not over:
-            self._open[name][key] = row
+    def _append(self, name: str, key: int, *values: int) -> None:
+        self._open[name][key] = self.tables[name].append(key, *values)
 
     def _set(self, name: str, key: int, over: bool = False, **known: int) -> None:
         row = self._open[name].get(key)

@@ -66,8 +66,8 @@ def note(axes: Any, x: float, y: float, text: str, *, dx: int = 8, dy: int = 6, 
                   bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.85})  # fmt: skip
 
 
-def doublings(axes: Any, values: Iterable[float], log: bool = True) -> None:
-    """Make x logarithmic, with ticks at the measured values. `log`: make y logarithmic too."""
+def doublings(axes: Any, values: Iterable[float]) -> None:
+    """Make both axes logarithmic, with ticks of x at the measured values."""
     from matplotlib.ticker import NullLocator
 
     known = sorted(set(values))
@@ -79,8 +79,7 @@ def doublings(axes: Any, values: Iterable[float], log: bool = True) -> None:
         if log2(after / one) < TIGHT * log2(known[-1] / known[0]):  # they would touch
             labels[at].set_ha("right")
             labels[at + 1].set_ha("left")
-    if log:
-        log_y(axes)
+    log_y(axes)
 
 
 def log_y(axes: Any) -> None:

@@ -20,9 +20,7 @@ PACKAGES = {  # each benchmark's module has its name
         "transfers": "an array from host to host and back, against a raw socket",
     },
     "simulator": {"simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model"},
-    "prediction": {
-        "prediction": "the calibrated simulator's predictions, against real runs that it has not seen",
-    },
+    "prediction": {"prediction": "the calibrated simulator's predictions, against real runs that it has not seen"},
     "door": {"door": "an unmodified JAX program through the door: calls, contents, compilation, against local devices"},
 }
 REFUSED = 2  # the exit status

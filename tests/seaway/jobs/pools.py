@@ -17,6 +17,7 @@ class PoolJob(NamedTuple):
     lasts: int
 
 
+LATE = 1 << 62
 Running = Sequence[tuple[int, int]]
 Discipline = Callable[[Sequence[PoolJob], int, Running, int], Sequence[PoolJob]]
 
@@ -103,7 +104,7 @@ def conservative(waiting: Sequence[PoolJob], free: int, running: Running, now: i
     found = []
     for job in waiting:
         begin = next(at for at, _ in steps if all(
-            free >= job.devices for (time, free), after in zip(steps, [*[s[0] for s in steps[1:]], 1 << 62], strict=True)
+            free >= job.devices for (time, free), after in zip(steps, [*[s[0] for s in steps[1:]], LATE], strict=True)
             if after > at and time < at + job.lasts))  # fmt: skip
         end = begin + job.lasts
         for edge in (begin, end):

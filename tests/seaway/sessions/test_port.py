@@ -95,7 +95,7 @@ class LoopbackPort:
         act(self.client, self.time)
         self._feed(p.CallsMade())
 
-    def wait(self, over: Callable[[], bool], what: str, late: Late | None = None) -> None:
+    def wait(self, over: Callable[[], bool], what: str, late: Late | None = None, until: int | None = None) -> None:
         self.waits.append(what)
         if late is not None and not over():
             self.note(late)

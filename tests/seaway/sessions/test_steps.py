@@ -54,7 +54,7 @@ def test_collectives_count_in_each_step() -> None:
 def test_a_run_that_is_stopped_ends_well_with_a_step_and_says_how_far_it_came(session: sw.Session) -> None:
     made = train(100_000)(ZERO)
     behind = train(3)(made)
-    session.sleep(0.2)
+    session.sleep("0.2s")
     assert not made.is_ready()
     with pytest.raises(sw.errors.NotNow, match=r"known when it has ended: run\.wait\(\)\.steps"):
         made.run.steps  # noqa: B018
@@ -70,7 +70,7 @@ def test_a_call_that_has_not_started_does_no_step(session: sw.Session) -> None:
     first, second, third = (train(100_000)(ZERO) for _ in range(3))
     second.run.stop()
     third.run.stop()
-    session.sleep(0.1)
+    session.sleep("0.1s")
     first.run.stop()
     steps = [made.run.wait().steps for made in (first, second, third)]
     assert 1 <= steps[0] < 10_000
@@ -87,7 +87,7 @@ def test_the_steps_of_a_program_are_counted_together(session: sw.Session) -> Non
 
 def test_a_slice_that_is_suspended_by_another_thread_does_not_wait_for_all_steps(session: sw.Session) -> None:
     made = train(100_000)(ZERO)
-    session.sleep(0.1)
+    session.sleep("0.1s")
     caller = session.main
 
     def suspend() -> None:
@@ -104,7 +104,7 @@ def test_a_slice_that_is_suspended_by_another_thread_does_not_wait_for_all_steps
 def test_a_slice_that_moves_does_not_wait_for_all_steps() -> None:
     with sw.simulate("B", hosts=2, devices_per_host=4) as made:
         first = train(1000, sw.slice(devices=4), "1s")(ZERO)
-        made.sleep(2.5)
+        made.sleep("2.5s")
         made.move(first.slice)
         assert first.run.wait().steps == 3
         assert made.now() < 4

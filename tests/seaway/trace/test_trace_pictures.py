@@ -17,7 +17,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import seaway as sw
-from seaway.trace import Overlay, Trace, style
+from seaway.trace import Trace, style
 from seaway.trace.busy import By as BusyBy
 from tests.seaway.small_sessions import small
 
@@ -159,12 +159,6 @@ def test_all_devices_have_a_scale_and_given_axes_reach_to_all_of_them() -> None:
     assert given.get_ylim() == (0, 1)
     assert [label.get_text() for label in total.get_yticklabels()] == ["0%", "25%", "50%", "75%", "100%"]
     assert total.get_ylabel() == "all devices"
-
-
-def test_pictures_of_an_overlay_have_a_title() -> None:
-    both = Overlay({"one": Trace(traces.shared()), "two": Trace(traces.shared(seed=2))})
-    for figure in (both.plot_utilization(), both.plot_shares(), both.plot_fairness(), both.plot_latency_cdf()):
-        assert figure.axes[0].get_title("left")
 
 
 def test_in_a_subplot_nothing_is_written_outside_its_axes() -> None:

@@ -28,7 +28,7 @@ class Tiresias(Placement):
     def decide(self, cluster: ClusterView) -> None:
         now = cluster.now
         every = sorted((*cluster.waiting, *cluster.running), key=lambda use: (self.level(use, now)[0], use.number))
-        chosen = fitting(every, {island.name: island.free for island in cluster.islands})
+        chosen = cluster.together(every)
         for use in every:
             if use not in chosen and use.at is not None:
                 cluster.suspend(use)
@@ -36,20 +36,3 @@ class Tiresias(Placement):
             if use in chosen and use.at is None:
                 cluster.start(use)
         cluster.wake(min((now + self.level(use, now)[1] for use in cluster.running), default=NEVER))
-
-
-def fitting(uses: list[SliceUse], free: dict[str, int]) -> list[SliceUse]:
-    """Those that have room together, the first ones first. `free`: devices of each island besides those that they have,
-    or are about to leave."""
-    for use in uses:
-        if use.at is not None:
-            free[use.at.name] += use.devices
-    found = []
-    for use in uses:
-        where = [use.at.name] if use.at is not None else sorted(free, key=lambda name: -free[name])
-        for name in where:
-            if free[name] >= use.devices:
-                free[name] -= use.devices
-                found.append(use)
-                break
-    return found

@@ -103,6 +103,23 @@ class ClusterView:
                 return at, free - use.devices
         return NEVER, 0
 
+    def together(self, uses: Iterable[SliceUse]) -> list[SliceUse]:
+        """Those of these slices that have room at one time, if all others leave: the first ones first. One that runs
+        stays on its island. Any devices will do, as for `free_at`."""
+        room = {island.name: island.free for island in self.islands}
+        for use in self.running:
+            if use.at is not None:
+                room[use.at.name] += use.devices
+        found = []
+        for use in uses:
+            fit = [use.at.name] if use.at is not None else [island.name for island in self.suits(use)]
+            for name in sorted(fit, key=lambda name: -room[name]):
+                if room[name] >= use.devices:
+                    room[name] -= use.devices
+                    found.append(use)
+                    break
+        return found
+
     # --- what is done --------------------------------------------------------------------------------------------
 
     def start(

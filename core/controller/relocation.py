@@ -492,16 +492,11 @@ class Relocation(ControllerModule):
         needed = each.resident.union(*[b.sources for b in here if b.folded])
         away = [b for b in here if b.state == "spilled" and b.id in needed]
         if away and each.tried != self._ledger.eased:
-            each.line = self._admission.join(
-                Waiter(
-                    None,
-                    (each.place.island,),
-                    tuple((b.key, b.nbytes) for b in away),
-                    session=each.session,
-                    admitted=lambda at: self._restore(each, away, at),
-                    refused=lambda blame, at: self._refuse(each),
-                )
-            )
+            wanted = tuple((b.key, b.nbytes) for b in away)
+            each.line = self._admission.join(Waiter(
+                None, (each.place.island,), wanted, session=each.session,
+                admitted=lambda at: self._restore(each, away, at), refused=lambda blame, at: self._refuse(each),
+            ))  # fmt: skip
         elif not away:
             each.why = ""
             for view in sorted([b.id for b in here if b.folded]):  # one that another is a view of, first

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import seaway as sw
+from seaway.cli import main
 
 ZERO: Any = np.float32(0)
 MS, S = 1_000_000, 1_000_000_000
@@ -54,7 +57,7 @@ def test_collectives_count_in_each_step() -> None:
 def test_a_run_that_is_stopped_ends_well_with_a_step_and_says_how_far_it_came(session: sw.Session) -> None:
     made = train(100_000)(ZERO)
     behind = train(3)(made)
-    session.sleep("0.2s")
+    session.sleep("200ms")
     assert not made.is_ready()
     with pytest.raises(sw.errors.NotNow, match=r"known when it has ended: run\.wait\(\)\.steps"):
         made.run.steps  # noqa: B018
@@ -70,7 +73,7 @@ def test_a_call_that_has_not_started_does_no_step(session: sw.Session) -> None:
     first, second, third = (train(100_000)(ZERO) for _ in range(3))
     second.run.stop()
     third.run.stop()
-    session.sleep("0.1s")
+    session.sleep("100ms")
     first.run.stop()
     steps = [made.run.wait().steps for made in (first, second, third)]
     assert 1 <= steps[0] < 10_000
@@ -87,7 +90,7 @@ def test_the_steps_of_a_program_are_counted_together(session: sw.Session) -> Non
 
 def test_a_slice_that_is_suspended_by_another_thread_does_not_wait_for_all_steps(session: sw.Session) -> None:
     made = train(100_000)(ZERO)
-    session.sleep("0.1s")
+    session.sleep("100ms")
     caller = session.main
 
     def suspend() -> None:
@@ -108,6 +111,21 @@ def test_a_slice_that_moves_does_not_wait_for_all_steps() -> None:
         made.move(first.slice)
         assert first.run.wait().steps == 3
         assert made.now() < 4
+
+
+def test_a_record_of_stops_gives_the_same_commands_and_what_if_stops_them_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "run.log"
+    with sw.local(hosts=2, devices_per_host=2, platform="timed", record=log) as made:
+        run = train(100_000)(ZERO).run
+        made.sleep("100ms")
+        run.stop()
+        run.wait()
+    assert main(["replay", str(log)]) == 0
+    assert "the same commands, to the byte" in capsys.readouterr().out
+    assert main(["whatif", str(log)]) == 0  # all steps would take a quarter of an hour
+    assert re.search(r"^makespan +\d+ ms +\d+ ms ", capsys.readouterr().out, re.MULTILINE)
 
 
 @pytest.mark.parametrize("steps", [0, -1, 1.5, True, "3"])

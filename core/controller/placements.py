@@ -152,7 +152,8 @@ class Placements(ControllerModule):
         now = self._state.now
         self._renew(now)
         self._kept, self._islands = spans.EMPTY, []
-        assert self.placement is not None
+        if self.placement is None or not (self._waiting or self._running):
+            return
         try:
             self.placement.decide(ClusterView(self, now))
         except Exception as error:  # the policy is a user's code

@@ -48,13 +48,20 @@ class PlaceSearch:
         """Where a slice that waits could be, without the devices `kept`: on this island if it is given, on these
         devices if they are, in this layout. None: nowhere. `anyway`: where others are now, too."""
         binding = self._bindings[key]
-        spec = binding.spec
+        spec, back = binding.spec, binding.back
         if island >= 0:
+            if island not in self.matching(key):
+                return None
             spec = msgspec.structs.replace(spec, island=self.cluster.islands[island].name)
         if layout and layout != spec.layout:
             spec = msgspec.structs.replace(spec, layout=layout, mesh=())
+        if back and (spec != binding.spec or devices) and (devices or back.island != island):
+            if binding.within != "any":
+                return None  # it can only go back to where it was, or near there
+            back = None
         if not devices:
-            return self._find(msgspec.structs.replace(binding, spec=spec), anyway, ignore_claims=True, away=kept)
+            wanted = msgspec.structs.replace(binding, spec=spec, back=back)
+            return self._find(wanted, anyway, ignore_claims=True, away=kept)
         inventory = self._inventories[self.cluster.island_of_device(devices[0]).index]
         base, size = inventory.island.base_device, inventory.island.devices
         here = [device - base for device in devices if base <= device < base + size]
@@ -119,6 +126,7 @@ class PlaceSearch:
         if back := binding.back:
             there = self._inventories[back.island].takes_back(back, spec.exclusive, anyway)
             there = there and (anyway or not any(self._overlap(claim, back) for claim in claims))
+            there = there and not spans.overlap(device_spans(back), away)
             if there or binding.within == "place":
                 return back if there else None
         for inventories, all_spares in self._tiers(binding, self._matching(spec)):

@@ -24,6 +24,7 @@ class MaxMin(Placement):
         self.had: dict[tuple[int, str], float] = {}  # (job, kind) -> rounds
         self.parts: dict[tuple[int, str], float] = {}
         self.jobs: list[int] = []
+        self.goals: dict[int, str] = {}  # job -> the island where it should be in this round
 
     def decide(self, cluster: ClusterView) -> None:
         uses = sorted((*cluster.waiting, *cluster.running), key=lambda use: use.number)

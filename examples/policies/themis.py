@@ -2,10 +2,10 @@
 
     seaway simulate jobs.py --policy examples/policies/themis.py:Themis
 
-A job's rho is the time that it will have taken from arrival to end, by the time that it would take if it had one n-th
-of the cluster to itself, where n clients contend (Mahajan et al., NSDI 2020). Devices are held on leases; when one runs
-out, those with the largest rho get devices, whoever had them. The paper lets jobs bid for devices; here each has one
-size, so there is nothing to bid. It rests on how long jobs say that they need.
+A client's rho is the time that its jobs will have taken when all are over, by the time that they would take if it had
+one n-th of the cluster to itself, where n clients contend (Mahajan et al., NSDI 2020). Devices are held on leases; when
+one runs out, the jobs of the clients with the largest rho get devices, whoever had them. The paper lets clients bid for
+devices; here each job has one size, so there is nothing to bid. It rests on how long jobs say that they need.
 """
 
 from __future__ import annotations
@@ -20,23 +20,33 @@ class Themis(Placement):
         self.lease, self.due = lease, 0
 
     def decide(self, cluster: ClusterView) -> None:
-        uses = [*cluster.waiting, *cluster.running]
-        if cluster.now >= self.due and uses:
+        rho = fairness(cluster)
+
+        def order(use: SliceUse) -> tuple[float, int]:
+            return -rho[use.client], use.number
+
+        if cluster.now >= self.due and rho:
             self.due = cluster.now + self.lease
-            uses.sort(key=lambda use: (-self.rho(use, cluster), use.number))
-            chosen = cluster.together(uses)
+            chosen = cluster.together(sorted((*cluster.waiting, *cluster.running), key=order))
             for use in cluster.running:
                 if use not in chosen:
                     cluster.suspend(use)
-        for use in sorted(cluster.waiting, key=lambda use: (-self.rho(use, cluster), use.number)):
+        for use in sorted(cluster.waiting, key=order):
             cluster.start(use)
-        if uses:
+        if rho:
             cluster.wake(self.due)
 
-    @staticmethod
-    def rho(use: SliceUse, cluster: ClusterView) -> float:
-        kind = use.at.kind if use.at is not None else cluster.suits(use)[0].kind
-        clients = {each.client for each in (*cluster.waiting, *cluster.running)}
-        size = sum(island.island.devices for island in cluster.islands)
-        alone = use.needs(kind) * max(1.0, use.devices * len(clients) / size)
-        return (cluster.now - use.asked + use.left(kind, cluster.now)) / max(alone, 1)
+
+def fairness(cluster: ClusterView) -> dict[int, float]:
+    """By client, its rho."""
+    mine: dict[int, list[SliceUse]] = {}
+    for use in (*cluster.waiting, *cluster.running):
+        mine.setdefault(use.client, []).append(use)
+    part = sum(island.island.devices for island in cluster.islands) / max(1, len(mine))
+    found = {}
+    for client, uses in mine.items():
+        kinds = [(use, use.at.kind if use.at is not None else cluster.suits(use)[0].kind) for use in uses]
+        alone = sum(use.needs(kind) * use.devices for use, kind in kinds) / part
+        left = sum(use.left(kind, cluster.now) * use.devices for use, kind in kinds) / part
+        found[client] = (cluster.now - min(use.asked for use in uses) + left) / max(alone, 1)
+    return found

@@ -68,7 +68,7 @@ class Placements(ControllerModule):
         of, now = self._state.sessions[session], self._state.now
         return SliceUse(
             of.share, spec.name, spec.devices, spec.exclusive, of.weight, of.priority, of.name, spec.kind, spec.island,
-            spec.mesh, (), dict(spec.expected), now + spec.due if spec.due else 0, asked=now, since=now,
+            spec.mesh, (), dict(spec.expected or ()), now + spec.due if spec.due else 0, asked=now, since=now,
         )  # fmt: skip
 
     def _renew(self, now: int) -> None:

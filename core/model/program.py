@@ -44,9 +44,9 @@ class SliceSpec(msgspec.Struct, frozen=True):
     of: str = ""  # the name of the slice that it is a part of
     picks: tuple[int, ...] = ()  # its devices, as numbers of virtual devices of that slice
     absent: Literal["wait", "fail"] = "wait"  # what becomes of calls that need it while too few hosts are up
-    # For policies: nanoseconds for which it needs its devices, by their kind ("": any other), ...
-    expected: tuple[tuple[str, int], ...] = ()
-    due: int = 0  # ... and after which that should be over, since it was asked for; 0: nobody said
+    # For policies, if its client says so: for how many nanoseconds it needs devices, by kind ("": any other), ...
+    expected: tuple[tuple[str, int], ...] | msgspec.UnsetType = msgspec.UNSET
+    due: int | msgspec.UnsetType = msgspec.UNSET  # ... and after which that should be over, since it was asked for
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, Literal, overload
 
+import msgspec
 from msgspec.structs import replace
 
 from core.model import SliceSpec
@@ -160,7 +161,8 @@ def slice(  # noqa: A001 - the public name, as the paper's users say it
             raise TypeError(f"sw.slice({key}={given!r}): {key} is a name, such as {like!r}")
     if not isinstance(exclusive, bool):
         raise TypeError(f"sw.slice(exclusive={exclusive!r}): True or False")
-    lasts, due = by_kind("sw.slice(expected)", expected), duration(deadline, "sw.slice(deadline)")
+    lasts = by_kind("sw.slice(expected)", expected) or msgspec.UNSET
+    due = duration(deadline, "sw.slice(deadline)") or msgspec.UNSET
     if isinstance(devices, tuple):
         if mesh is not None:
             raise ValueError(

@@ -16,6 +16,7 @@ SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
     bytes: st.binary(max_size=5),
     bool: st.booleans(),
     NoneType: st.none(),
+    msgspec.UnsetType: st.just(msgspec.UNSET),
     Cluster: st.builds(small, st.integers(1, 3), st.integers(1, 3), st.integers(1, 3)),
     Range: st.builds(Range, st.integers(1, INT64), st.integers(1, INT64)),  # decoding checks its bounds
 }

@@ -182,7 +182,7 @@ def _plain(thing: Any, hidden: tuple[str, ...]) -> str:
     shown = []
     for name in thing.__struct_fields__:
         value = getattr(thing, name)
-        usual = name in USUALLY_NONE and not value
+        usual = (name in USUALLY_NONE and not value) or (name == "buffer" and value == -1)
         if name in hidden or value is None or value == () or usual:
             continue
         if isinstance(value, SliceSpec):
@@ -194,7 +194,7 @@ def _plain(thing: Any, hidden: tuple[str, ...]) -> str:
 
 def _slice(spec: SliceSpec) -> str:
     """Without what only sub-slices have, unless it is one."""
-    text = str(spec).replace(", absent='wait'", "")
+    text = str(spec).replace(", absent='wait'", "").replace(", expected=UNSET, due=UNSET", "")
     return text if spec.of else text.replace(", of='', picks=()", "")
 
 

@@ -46,7 +46,7 @@ class Progress(msgspec.Struct, eq=False):
     left: int  # steps that have not been called
     called: dict[int, int] = {}  # by number of a run: the steps that it is to make; 0: it begins again
     tries: int = 0  # since the last step that was made
-    cut: bool = False
+    last: int = 0  # the last run that had been called when one failed: those up to it failed for the same reason
 
 
 def play(jobs: Jobs, weights: Mapping[str, int], session: Session | None) -> JobReport:
@@ -132,9 +132,12 @@ class UserJobs:
         done = 0 if run.blame is not None else run.steps
         progress.left += asked - min(done, asked)
         run._looked_at = True
-        if run.blame is not None:
+        if run.blame is not None and run.number <= progress.last:
+            pass  # it was called ahead
+        elif run.blame is not None:
             progress.tries += 1
             played.losses += 1
+            progress.last = max(progress.called, default=run.number)
             if progress.tries > MOST_TRIES or run.blame.code == "refused":
                 self._over(progress, run, str(run.blame))
                 return

@@ -229,10 +229,9 @@ class ProgramRecord(msgspec.Struct, eq=False):
 
     def priced_on(self, kind: str, slices: Sequence[str]) -> bool:
         """Whether all that it computes on these slices has a cost on devices of this kind."""
-        return all(
-            self.ir.computations[node.computation].is_for(kind) for node in self.ir.nodes
-            if isinstance(node, Node) and self.ir.slices[node.slice].name in slices
-        )  # fmt: skip
+        nodes = [node for node in self.ir.nodes if isinstance(node, Node) and self.ir.slices[node.slice].name in slices]
+        costs = [self.ir.computations[node.computation].by_kind for node in nodes]
+        return all(not each or kind in each for each in costs)
 
 
 # A run's life: what happened -> state before -> state after. Anything else is a fault of ours and raises.

@@ -8,7 +8,7 @@ its memory. Arrays of a Reshard that come from the same devices are one move.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..model import (
     Arg,
@@ -33,16 +33,18 @@ from ..model import (
 )
 from .draft import Draft, Step
 
+KindOf = Callable[[int], str]
+
 
 def home(program: Program, places: Sequence[Place], value: Value) -> Layout:
     """Return the layout of a value on its slice. Arguments that are literals get this layout."""
     return laid_out(value, program.slices[value.slice], places[value.slice])
 
 
-def bind(program: Program, places: Sequence[Place], args: Sequence[Layout], kinds: Sequence[str] = ()) -> Draft:
-    """`kinds`: of islands, for computations whose cost depends on that."""
+def bind(program: Program, places: Sequence[Place], args: Sequence[Layout], kind_of: KindOf | None = None) -> Draft:
+    """`kind_of`: an island's, for computations whose cost depends on that."""
     _check(program, places, args)
-    builder = _DraftBuilder(program, places, kinds)
+    builder = _DraftBuilder(program, places, kind_of)
     for index, layout in enumerate(args):
         builder.slot(layout, index)
     for index, node in enumerate(program.nodes):
@@ -72,10 +74,10 @@ def _check(program: Program, places: Sequence[Place], args: Sequence[Layout]) ->
 
 
 class _DraftBuilder:
-    def __init__(self, program: Program, places: Sequence[Place], kinds: Sequence[str]) -> None:
+    def __init__(self, program: Program, places: Sequence[Place], kind_of: KindOf | None) -> None:
         self.program = program
         self.places = places
-        self._kinds = kinds
+        self._kind_of = kind_of
         self.layouts: dict[Value, Layout] = {}
         self.slots: list[Slot] = []
         self.steps: list[Step] = []
@@ -92,6 +94,7 @@ class _DraftBuilder:
 
     def gang(self, index: int, node: Node) -> None:
         computation: Computation = self.program.computations[node.computation]
+        place = self.places[node.slice]
         inputs = tuple(self.find(ref) for ref in node.inputs)
         for value in node.expects:
             self._layout(value)
@@ -101,11 +104,13 @@ class _DraftBuilder:
             Gang(
                 node.name,
                 node.computation,
-                self.places[node.slice],
+                place,
                 inputs,
                 outputs,
                 (),
-                computation.cost_on(self._kinds[self.places[node.slice].island]) if self._kinds else computation.cost,
+                computation.cost_on(self._kind_of(self.places[node.slice].island))
+                if self._kind_of
+                else computation.cost,
                 computation.temp,
                 computation.collective,
                 node.irregular,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..model import Layout, Place, Plan, Program
-from .bind import bind
+from .bind import KindOf, bind
 from .codes import codes
 from .lifetimes import lifetimes
 from .moves import moves
@@ -16,15 +16,14 @@ Key = tuple[Program, tuple[Place, ...], tuple[Layout, ...]]
 
 
 def lower(
-    program: Program, places: Sequence[Place], args: Sequence[Layout], *, ident: int, kinds: Sequence[str] = ()
+    program: Program, places: Sequence[Place], args: Sequence[Layout], *, ident: int, kind_of: KindOf | None = None
 ) -> Plan:
     """Lower a validated program. `places[i]` is the place of slice i, `args[i]` the actual layout of argument i,
-    `kinds[i]` the kind of island i.
+    `kind_of(i)` the kind of island i.
 
-    Raise ProgramError if an argument's shape or dtype differs from the program's, or a computation has no cost on such
-    an island.
+    Raise ProgramError if an argument's shape or dtype differs from the program's, or a computation has no cost there.
     """
-    draft = codes(lifetimes(number(moves(bind(program, places, args, kinds)))))
+    draft = codes(lifetimes(number(moves(bind(program, places, args, kind_of)))))
     return Plan(ident, program.name, draft.codes, draft.slots, draft.steps, order(draft.steps), draft.results)
 
 
@@ -34,9 +33,9 @@ class Lowerings:
     Plan ids count up and are never used again.
     """
 
-    def __init__(self, capacity: int = 1024, first: int = 0, kinds: Sequence[str] = ()) -> None:
+    def __init__(self, capacity: int = 1024, first: int = 0, kind_of: KindOf | None = None) -> None:
         self._capacity = capacity
-        self._kinds = kinds
+        self._kind_of = kind_of
         self._plans: dict[Key, Plan] = {}  # least recently used first
         self._next = first
         self.dropped: list[int] = []  # plans dropped since the last call of `forgotten`
@@ -49,7 +48,7 @@ class Lowerings:
         key: Key = (program, tuple(places), tuple(args))
         plan = self._plans.pop(key, None)
         if plan is None:
-            plan = lower(program, places, args, ident=self._next, kinds=self._kinds)
+            plan = lower(program, places, args, ident=self._next, kind_of=self._kind_of)
             self._next += 1
         self._plans[key] = plan
         if len(self._plans) > self._capacity:

@@ -62,8 +62,8 @@ class Modules:
         self.buffers = Buffers()
         self.ledger = Ledger(atoms, state.device_memory)
         self.resources = Resources(state.cluster)
-        kinds = [island.kind for island in state.cluster.islands]
-        self.lowerings = Lowerings(first=state.incarnation * IDS, kinds=kinds)
+        kind_of = lambda island: state.cluster.islands[island].kind  # noqa: E731 - of a cluster that may grow
+        self.lowerings = Lowerings(first=state.incarnation * IDS, kind_of=kind_of)
         self.watch = Watchdog(state.config.bounds)
         self.outbox = self._make(TurnOutbox)
         self.tracing = None if trace is None else self._make(Tracing)

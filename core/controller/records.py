@@ -110,6 +110,13 @@ class ClientRecord(msgspec.Struct, eq=False):
                 del self.on_slice[spec.name]
         return program
 
+    def priced_on(self, kind: str, slices: Sequence[str]) -> bool:
+        """Whether all that it computes on these slices has a cost on devices of this kind."""
+        irs = [each.ir for name in slices for each in self.on_slice.get(name, {}).values()]
+        nodes = [(ir, each) for ir in irs for each in ir.nodes if isinstance(each, Node)]
+        here = [ir.computations[each.computation] for ir, each in nodes if ir.slices[each.slice].name in slices]
+        return all(not each.by_kind or kind in each.by_kind for each in here)
+
     def ran(self, run: int) -> None:
         """Before a restart it had a run of this name."""
         self.last_run = max(self.last_run, run)
@@ -226,13 +233,6 @@ class ProgramRecord(msgspec.Struct, eq=False):
     def can_run(self) -> None:
         """Its slices have been had."""
         self.fits, self.blame = True, None
-
-    def priced_on(self, kind: str, slices: Sequence[str]) -> bool:
-        """Whether all that it computes on these slices has a cost on devices of this kind."""
-        return all(
-            self.ir.computations[node.computation].is_for(kind) for node in self.ir.nodes
-            if isinstance(node, Node) and self.ir.slices[node.slice].name in slices
-        )  # fmt: skip
 
 
 # A run's life: what happened -> state before -> state after. Anything else is a fault of ours and raises.

@@ -11,12 +11,10 @@ needs the slice waits (`Resources.hold`). Then
               they are copied from their hosts
 
 What they go through is in `on_the_way.PHASES`; a slice that is in none is at rest.
-
 Slices of a client that lie on exactly the same devices go together, since arrays do not say whose they are.
 
 In: `move`, `suspend` and `resume`, from `slice_calls` or `drains`. Out: runs and puts that waited go on (`runs`).
-Neighbours: `Resources` has the places; `array_copies` makes the run, and gives names what it has made; `admission`
-spills.
+Neighbours: `Resources` has the places; `array_copies` makes the run, and names what it made; `admission` spills.
 The functions that matter: `move`, `suspend`, `resume`, `work`, `_step`.
 """
 
@@ -100,11 +98,9 @@ class Relocation(ControllerModule):
             return why
         names = self._together(session, name) if each is None else each.names
         targets = [self._resources.elsewhere(session, one, away, island) for one in (name, *names)]
-        islands, programs = self._state.cluster.islands, self._state.sessions[session].programs.values()
-        fit = [
-            t for t in targets if t is not None and all(self._resources.suits(session, one, t) for one in names)
-            and all(program.priced_on(islands[t.island].kind, names) for program in programs)
-        ]  # fmt: skip
+        client, islands = self._state.sessions[session], self._state.cluster.islands
+        priced = [t for t in targets if t is not None and client.priced_on(islands[t.island].kind, names)]
+        fit = [t for t in priced if all(self._resources.suits(session, one, t) for one in names)]
         target = fit[0] if fit else None
         if target is None:
             return f"slice {name!r} finds no other devices"

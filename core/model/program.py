@@ -98,12 +98,9 @@ class Computation(msgspec.Struct, frozen=True):
     def by_kind(self) -> dict[str, int]:
         return {} if self.costs is msgspec.UNSET else dict(self.costs)
 
-    def is_for(self, kind: str) -> bool:
-        return self.costs is msgspec.UNSET or kind in self.by_kind
-
     def cost_on(self, kind: str) -> int:
         """Raises ProgramError if it has no cost on such devices."""
-        if not self.is_for(kind):
+        if self.by_kind and kind not in self.by_kind:
             raise ProgramError(
                 f"computation {self.name!r} has a time on {', '.join(self.by_kind)}, and its slice is on an island of "
                 f"kind {kind!r}: state a time for that, or give the slice a kind="

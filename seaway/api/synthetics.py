@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from sim.hardware import Collective, Kernel
-from sim.hardware.chips import chip, known
+from sim.hardware import Collective, Kernel, chips
 
-from ..graph import Signature, collectives, leaf_aval, nanoseconds, nbytes
+from ..graph import Signature, collectives, leaf_aval, nbytes
 from ..specs import Aval, Slice, as_slice, avals, trees
 from ..units import Time
+from ..units import duration as nanoseconds
 from .computation import CallShape, Computation
 from .jitted import is_entry, resolve
 from .programs import as_numbers
@@ -85,8 +85,8 @@ def _by_kind(who: str, given: Mapping[str, Time]) -> tuple[tuple[str, int], ...]
     """By kind of island. A chip has several names: an island of "v4" is one of "tpu-v4"."""
     found: dict[str, int] = {}
     for kind, time in given.items():
-        names = (kind, chip(kind).name) if known(kind) else (kind,)
-        found |= dict.fromkeys(names, nanoseconds(who, f"duration on {kind}", time))
+        names = (kind, chips.chip(kind).name) if chips.known(kind) else (kind,)
+        found |= dict.fromkeys(names, nanoseconds(time, f"{who}: duration on {kind}"))
     return tuple(found.items())
 
 
@@ -139,7 +139,7 @@ def synthetic(
         )  # fmt: skip
         durations = _by_kind(who, duration) if isinstance(duration, Mapping) else ()
         longest = max((time for _, time in durations), default=0)
-        own = longest if isinstance(duration, Mapping) else nanoseconds(who, "duration", duration)
+        own = longest if isinstance(duration, Mapping) else nanoseconds(duration, f"{who}: duration")
         kernel = Kernel(name, own, moved, nbytes(who, "temp", temp), durations=durations)
     if not kernel.duration and not kernel.collectives:
         raise ValueError(f"{who} takes no time; give it a duration, like '330us', or a collective, allreduce='4B'")

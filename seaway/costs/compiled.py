@@ -19,7 +19,7 @@ from core.model import Impossible
 from sim.hardware import Chip, setups
 
 from ..errors import CostError, NoCompiler, TooBig
-from ..units import Time, duration
+from ..units import Time
 from . import cost_cache
 from .compiling import CompiledHlo, Failed, compile_in_child
 from .cost import Cost, MemoryUse, disagreement
@@ -88,7 +88,7 @@ def tpu_costs(
         "tpu", lowered.digest, where.name, repr(where.options), _figures(where.chip),
         os.environ.get("LIBTPU_INIT_ARGS", ""),
     )  # fmt: skip
-    return cost_cache.cost(key, lowered.name, lambda: _on_tpu(lowered, where, _seconds(timeout)), refresh=refresh)
+    return cost_cache.cost(key, lowered.name, lambda: _on_tpu(lowered, where, timeout), refresh=refresh)
 
 
 def roofline_costs(
@@ -119,12 +119,10 @@ def roofline_costs(
             "take tpu_costs, or a mesh with fewer devices along its data axis and as much data on each"
         )
 
-    limit = _seconds(timeout)
-
     def compute() -> Cost:
         flags = f"--xla_force_host_platform_device_count={lowered.devices}"
         try:
-            compiled = compile_in_child(lowered, platform="cpu", xla_flags=flags, before=PARTITIONED, timeout=limit)
+            compiled = compile_in_child(lowered, platform="cpu", xla_flags=flags, before=PARTITIONED, timeout=timeout)
         except Failed as failed:
             raise CostError(f"XLA refused {lowered.name!r}: {failed.kind}: {failed}") from None
         return _by_rates(compiled, lowered, where, efficiency)
@@ -175,11 +173,7 @@ def _figures(chip: Chip) -> str:
 # --- from what compilers write to costs ---------------------------------------------------------------------
 
 
-def _seconds(timeout: Time) -> float:
-    return duration(timeout, "costs: timeout") / 1e9
-
-
-def _on_tpu(lowered: Lowered, where: Topology, timeout: float) -> Cost:
+def _on_tpu(lowered: Lowered, where: Topology, timeout: Time) -> Cost:
     try:
         compiled = compile_in_child(
             lowered, platform="tpu", topology=where.name, options=where.options, timeout=timeout

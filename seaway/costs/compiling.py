@@ -18,6 +18,7 @@ import msgspec
 from backend.scratch_folder import ScratchFolder
 
 from ..errors import CostError
+from ..units import Time, duration
 from .lowering import Lowered
 
 CHILD = Path(__file__).with_name("child.py")
@@ -59,12 +60,13 @@ def compile_in_child(
     options: Mapping[str, object] | None = None,
     xla_flags: str = "",
     before: str = "",
-    timeout: float,
+    timeout: Time,
 ) -> CompiledHlo:
     """Compile for `platform`. Raises Failed with the compiler's message, or CostError.
 
     `before`: a pass of the compiler; the HLO text before that pass is returned too.
     """
+    limit = duration(timeout, "timeout") / 1e9
     with ScratchFolder("costs") as name:
         folder = Path(name)
         request = {
@@ -74,7 +76,7 @@ def compile_in_child(
         (folder / "request.json").write_text(json.dumps(request))
         (folder / "computation").write_bytes(lowered.blob)
         flags = f" --xla_dump_to={folder / 'dump'} --xla_dump_hlo_pass_re={before}" if before else ""
-        _run(folder, lowered.name, {**os.environ, **QUIET, "XLA_FLAGS": xla_flags + flags}, timeout)
+        _run(folder, lowered.name, {**os.environ, **QUIET, "XLA_FLAGS": xla_flags + flags}, limit)
         result = json.loads((folder / "result.json").read_text())
         texts = {"hlo": (folder / "hlo.txt").read_text()}
         if (folder / "before.txt").exists():

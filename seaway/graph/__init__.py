@@ -9,7 +9,7 @@ given_costs  costs of computations as users state them
 from __future__ import annotations
 
 from . import tracing
-from .given_costs import Cost, collectives, kernel_of, nanoseconds, nbytes
+from .given_costs import Cost, collectives, kernel_of, nbytes
 from .graph import CallNode, Given, Graph, single
 from .signature import Contents, Evaluate, Signature, leaf_aval
 from .tracing import Tracer, in_trace

@@ -27,10 +27,6 @@ KINDS: dict[str, Kind] = {
 }  # fmt: skip
 
 
-def nanoseconds(who: str, key: str, value: units.Time) -> int:
-    return units.duration(value, f"{who}: {key}")
-
-
 def nbytes(who: str, key: str, value: int | str) -> int:
     return units.nbytes(value, f"{who}: {key}")
 
@@ -43,7 +39,7 @@ def kernel_of(cost: Cost, name: str, leaves: Sequence[Aval]) -> Kernel:
         return cost.kernel
     if callable(cost):
         return kernel_of(cost(*[leaf.abstract() for leaf in leaves]), name, leaves)
-    return Kernel(name, nanoseconds(f"computation {name!r}", "cost", cost))
+    return Kernel(name, units.duration(cost, f"computation {name!r}: cost"))
 
 
 def collectives(who: str, given: dict[str, Any]) -> tuple[Collective, ...]:

@@ -91,10 +91,8 @@ def utilization(trace: Trace, by: By, bins: int | Time | None, window: Window, a
             high = 2.5 if many else 1.1 + (0.34 if len(names) <= 8 else 0.22) * max(len(names), 3)
             figure, axes = style.drawn_on(axes, high)
             scale = style.time_axis(axes, *edges[[0, -1]])
-            if many:
-                rows = _spread(axes, frame, edges / scale, f"all {len(names):,} {by}s")
-            else:
-                rows = _ridges(axes, frame, edges / scale, names, by)
+            at, every = edges / scale, f"all {len(names):,} {by}s"
+            rows = _spread(axes, frame, at, every) if many else _ridges(axes, frame, at, names, by)
             style.title_above(axes, title, rows)
     return figure
 

@@ -103,7 +103,7 @@ def edges_of(bins: Bins, window: tuple[int, int]) -> Ints:
         _bounded((high - low) // width)
         edges = np.arange(low, high, width, dtype=np.int64)
         return np.append(edges, high)
-    edges = np.array([nanoseconds(time) for time in bins], dtype=np.int64)
+    edges = np.array([nanoseconds(time) for time in np.atleast_1d(np.asarray(bins, dtype=object))], dtype=np.int64)
     if len(edges) < 2 or (np.diff(edges) <= 0).any():
         raise ValueError("edges of bins must be at least two, and increasing")
     return edges

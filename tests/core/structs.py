@@ -26,6 +26,8 @@ def of(hint: Any, message: Any = None) -> st.SearchStrategy[Any]:
     """Return a strategy for a type. `message` is the strategy for fields that may hold any Struct."""
     if hint in SIMPLE:
         return SIMPLE[hint]
+    if hint is msgspec.UnsetType:
+        return st.just(msgspec.UNSET)
     if hint is msgspec.Struct:
         return of(message)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):

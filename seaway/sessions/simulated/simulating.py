@@ -163,11 +163,9 @@ def _faults(given: Any) -> list[Fault]:
     return found
 
 
-TIMES: dict[type[Any], tuple[str, ...]] = {
-    Noise: ("latency",),
-    Config: ("window_span", "max_reserved", "preempt_keep", "preempt_longest", "lease", "recovery"),
-    Bounds: ("floor", "absent", "compile"),
-}  # what tables give with a unit, and structs hold in nanoseconds
+# What tables give with a unit, and structs (Noise, Config, Bounds) hold in nanoseconds.
+TIMES = ("latency", "window_span", "max_reserved", "preempt_keep", "preempt_longest", "lease", "recovery",
+         "floor", "absent", "compile")  # fmt: skip
 
 
 def struct_of(kind: type[Any], given: Any, what: str, base: Any = None) -> Any:
@@ -181,7 +179,7 @@ def struct_of(kind: type[Any], given: Any, what: str, base: Any = None) -> Any:
         if key not in known:
             raise ValueError(f"{what} has no {key!r}; there is {', '.join(known)}{nearest(str(key), known)}")
     given = {
-        key: nanoseconds(value, f"{what}: {key}") if key in TIMES[kind]
+        key: nanoseconds(value, f"{what}: {key}") if key in TIMES
         else struct_of(Bounds, value, f"{what}: {key}", getattr(base, key, None)) if key == "bounds" else value
         for key, value in given.items()
     }  # fmt: skip

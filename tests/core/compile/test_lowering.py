@@ -427,7 +427,7 @@ def test_a_gang_costs_what_its_computation_costs_on_the_kind_of_its_island() -> 
 
     def cost(kinds: list[str]) -> list[int]:
         where = [line(1, 0, program.slices[0].devices)]
-        steps = lower(program, where, at_home(program, where), ident=0, kinds=kinds).steps
+        steps = lower(program, where, at_home(program, where), ident=0, kind_of=kinds.__getitem__).steps
         return [step.cost for step in steps if isinstance(step, Gang)]
 
     assert cost(["new", "old"]) == [7]

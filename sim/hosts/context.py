@@ -36,7 +36,7 @@ class RareTimes(msgspec.Struct, frozen=True):
     join: int = 300_000_000  # joining it
     lease: int = 10 * S  # a connection that is silent for so long is lost
     restart: int = 5 * S  # until a dismissed host starts again
-    beat: int = 1 * S
+    beat: int = 10 * S  # between heartbeats: they only say what need not be sent again
     pcie_latency: int = 1_000
 
 

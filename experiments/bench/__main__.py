@@ -19,7 +19,10 @@ PACKAGES = {  # each benchmark's module has its name
         "elastic": "a client moves to other devices, is suspended and resumed: against copying its arrays",
         "transfers": "an array from host to host and back, against a raw socket",
     },
-    "simulator": {"simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model"},
+    "simulator": {
+        "simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model",
+        "jobs": "policies of jobs, against pools that are simulated on their own; and CPU time, against its aims",
+    },
     "prediction": {"prediction": "the calibrated simulator's predictions, against real runs that it has not seen"},
     "door": {"door": "an unmodified JAX program through the door: calls, contents, compilation, against local devices"},
 }

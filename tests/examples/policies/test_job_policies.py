@@ -15,7 +15,7 @@ from examples.policies.themis import Themis
 from examples.policies.tiresias import Tiresias
 from seaway.policies import ClusterView
 from seaway.workload import Job, JobReport, Jobs
-from tests.seaway.jobs import pools
+from experiments.bench.simulator import pools
 
 S = 1_000_000_000
 MIX = sw.workload.poisson_jobs(

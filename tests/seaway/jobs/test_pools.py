@@ -9,7 +9,7 @@ import pytest
 import seaway as sw
 from examples.policies.job_backfill import Conservative, Easy
 from seaway.workload import Jobs
-from tests.seaway.jobs import pools
+from experiments.bench.simulator import pools
 
 S = 1_000_000_000
 MIX = sw.workload.poisson_jobs(

@@ -7,7 +7,7 @@ step. The passes are cut into segments of layers (--segments), so that gradients
 baseline is one island of twice the devices, with the whole batch and its matrices split over as many cores.
 
 The paper prints the models' sizes and the bytes that cross, 457 GB and 1030 GB a step. Shapes, batch and sequence
-length are our assumptions (see experiments/models/shapes.py). The bytes follow from them: a float32 gradient of every
+length are our assumptions (see experiments/pricing/shapes.py). The bytes follow from them: a float32 gradient of every
 parameter, each way.
 """
 
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from . import table2
 from .framework import Option, Point, Values, error, grid
 from .framework.figures import BLACK, BLUE, ORANGE, note
-from .models.shapes import MODELS
 from .pricing import jobs
+from .pricing.shapes import MODELS
 from .training import rows
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def pairs(frame: pd.DataFrame) -> list[tuple[Any, Any]]:
 
 
 def findings(frame: pd.DataFrame) -> str:
-    lines = rows.sources(frame)
+    lines = [rows.SOURCE]
     for one, other in pairs(frame):
         ratio = other.tokens_per_s / one.tokens_per_s
         lines.append(

@@ -16,8 +16,8 @@ from sim.baselines import BaselineWork, run
 from .framework import Option, Point, Values, error, grid
 from .framework.figures import BLUE, RED, note, printed
 from .framework.options import profile_of
-from .models.shapes import MODELS
 from .pricing import book, jobs
+from .pricing.shapes import MODELS
 from .training import rows, setups
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ def _jax(point: Point, job: jobs.Job, tokens: int) -> dict[str, Any]:
     kernel = rows.on_slice(cost.scaled(1 / efficiency).kernel, setup, job.split)
     found = run("jax", setup, BaselineWork(kernel), profile_of(point["profile"]), calls=max(6, point["steps"]))
     return {
-        "tokens_per_s": found.per_second * tokens, "step_s": 1 / found.per_second,
-        "efficiency": round(efficiency, 6), "source": book.origin(job, cost),
+        "tokens_per_s": found.per_second * tokens, "step_s": 1 / found.per_second, "efficiency": round(efficiency, 6),
     }  # fmt: skip
 
 
@@ -122,7 +121,7 @@ def printed_numbers(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def findings(frame: pd.DataFrame) -> str:
-    lines = rows.sources(frame)
+    lines = [rows.SOURCE]
     for jax, ours in pairs(frame):
         ratio = ours.tokens_per_s / jax.tokens_per_s
         lines.append(

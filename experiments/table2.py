@@ -19,8 +19,8 @@ from seaway.api import SCHEDULES
 
 from .framework import Option, Point, Values, error, grid
 from .framework.figures import BLUE, GREEN, ORANGE, PINK, SKY, beside, printed
-from .models.shapes import MODELS
 from .pricing import jobs
+from .pricing.shapes import MODELS
 from .training import rows
 from .training.drive import PARTS
 
@@ -141,7 +141,7 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
 
 
 def findings(frame: pd.DataFrame) -> str:
-    lines = [*rows.sources(frame), *rows.sparse(frame)]
+    lines = [rows.SOURCE, *rows.sparse(frame)]
     for row in rows.listed(frame):
         text = f"- {label(row)}, {row.length} tokens a sequence: {row.tokens_per_s / 1e3:.1f}k tokens/s"
         if rows.known(row.paper):

@@ -1,41 +1,30 @@
-"""Lists the computations of each way of training, with the TPU topology that each is compiled for."""
+"""Lists the computations of each way of training, by the keys that they have in the book of costs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from math import isqrt
 from typing import NamedTuple
 
 from seaway.api import schedules
 
-from ..models import decoder, islands, pipeline, spmd
-from ..models.decoder import Part
-from ..models.meshes import Computation, abstract
-from ..models.shapes import MODELS, T5, Decoder, Model
+from .shapes import MODELS, T5, Decoder, Model, Part
+from .shapes import stages as parts_of
 
 HBM = 16 << 30  # bytes of a core
 
 
 class Job(NamedTuple):
-    """A computation to be priced. `key` contains everything that it depends on."""
+    """A computation with a price. `key` contains everything that it depends on."""
 
     key: str
-    topology: str
     split: int  # cores to a matrix
-    build: Callable[[], Computation]
-
-
-def topology(cores: int) -> str:
-    """A TPU v3 topology of two cores a chip, with chips as near to a square as possible."""
-    if cores < 2 or cores % 2:
-        raise ValueError(f"a TPU v3 slice has an even number of cores, not {cores}")
-    short, long = torus(cores)
-    return f"v3:{short}x{long}"
 
 
 def torus(cores: int) -> tuple[int, int]:
-    """The sides of the torus in chips, the shorter one first."""
+    """The sides of a TPU v3 slice in chips of two cores, as near to a square as possible, the shorter one first."""
+    if cores < 2 or cores % 2:
+        raise ValueError(f"a TPU v3 slice has an even number of cores, not {cores}")
     chips = cores // 2
     short = next(side for side in range(isqrt(chips), 0, -1) if chips % side == 0)
     return short, chips // short
@@ -56,26 +45,23 @@ def axes(cores: int, model: int) -> dict[str, int]:
     return {"data": cores // model, "model": model} if model > 1 else {"data": cores}
 
 
-def _key(name: str, mesh: dict[str, int], **of: int) -> str:
-    return f"{name}; " + ", ".join(f"{key} {value}" for key, value in (mesh | of).items())
+def _job(name: str, mesh: Mapping[str, int], depends: Mapping[str, int]) -> Job:
+    """`depends`: what the computation depends on beside its name and mesh."""
+    key = f"{name}; " + ", ".join(f"{word} {value}" for word, value in (*mesh.items(), *depends.items()))
+    return Job(key, mesh.get("model", 1))
 
 
 def step(model: str, cores: int, batch: int, length: int, split: int = 0) -> Job:
     """A decoder's whole step. `split`: cores to a matrix; 0: the default of `model_axis`."""
-    shape = _decoder(model)
-    mesh = axes(cores, split or model_axis(shape, cores))
-    key = _key(f"{model}/step", mesh, batch=batch, length=length)
-    return Job(key, topology(cores), mesh.get("model", 1), lambda: spmd.step(shape, abstract(mesh), batch, length))
+    mesh = axes(cores, split or model_axis(_decoder(model), cores))
+    return _job(f"{model}/step", mesh, {"batch": batch, "length": length})
 
 
 def t5_step(model: str, cores: int, batch: int, length: int, targets: int, split: int = 0) -> Job:
     shape = MODELS[model]
     assert isinstance(shape, T5)
     mesh = axes(cores, split or model_axis(shape, cores))
-    key = _key(f"{model}/step", mesh, batch=batch, length=length, targets=targets)
-    return Job(
-        key, topology(cores), mesh.get("model", 1), lambda: spmd.t5_step(shape, abstract(mesh), batch, length, targets)
-    )
+    return _job(f"{model}/step", mesh, {"batch": batch, "length": length, "targets": targets})
 
 
 class Costed(NamedTuple):
@@ -94,20 +80,11 @@ class Costed(NamedTuple):
 def stages(model: str, cores: int, count: int, batch: int, length: int, waiting: int) -> list[Costed]:
     """Jobs of a pipeline's stages. `cores`: of one stage. `batch`: sequences of a micro-batch. `waiting`: micro-batches
     whose forward pass is done in the last stage, and whose backward pass is not, at most. Their logits are kept where
-    they fit.
-
-    Costs do not depend on the loss's scale, so it is 1.
-    """
+    they fit."""
     mesh, sized = axes(cores, 1), {"batch": batch, "length": length}
-    last = decoder.stages(_decoder(model), count)[-1]
-    kept = logits_fit(last, -(-batch // cores), length, waiting)
-
-    def made(part: Part) -> pipeline.Stage:
-        return pipeline.stage(part, abstract(mesh), batch, length, scale=1.0, keeps=kept)
-
-    found = _parts(_decoder(model), cores, count, mesh, made, forward=sized, backward=sized, update={})
-    if kept:
-        end = found[-1]
+    found = _parts(_decoder(model), count, mesh, forward=sized, backward=sized, update={})
+    end = found[-1]
+    if logits_fit(end.part, -(-batch // cores), length, waiting):
         ahead, back = (job._replace(key=job.key + KEPT) for job in (end.forward, end.backward))
         found[-1] = end._replace(forward=ahead, backward=back)
     return found
@@ -138,12 +115,8 @@ def segments(model: str, cores: int, count: int, batch: int, length: int, shares
     """Jobs of an island's segments. `cores`, `batch`: of one island. `shares`: islands whose gradients are applied."""
     shape, sized = _decoder(model), {"batch": batch, "length": length}
     mesh = axes(cores, split or model_axis(shape, cores))
-
-    def made(part: Part) -> islands.Segment:
-        return islands.segment(part, abstract(mesh), batch, length, scale=1.0, islands=shares)
-
     backward, update = sized | {"segment": 1}, {"islands": shares}
-    return _parts(shape, cores, count, mesh, made, forward=sized, backward=backward, update=update)
+    return _parts(shape, count, mesh, forward=sized, backward=backward, update=update)
 
 
 def _decoder(model: str) -> Decoder:
@@ -152,15 +125,9 @@ def _decoder(model: str) -> Decoder:
     return shape
 
 
-def _parts(
-    shape: Decoder, cores: int, count: int, mesh: dict[str, int], made: Callable[[Part], object],
-    **depends: Mapping[str, int],
-) -> list[Costed]:  # fmt: skip
-    """Jobs of a model's parts. `made`: a part's computations; `depends`: what else the keys of their prices contain."""
-    built = lru_cache(made)
-
-    def job(part: Part, kind: str) -> Job:
-        key = _key(f"{part.name}/{kind}", mesh, **depends[kind])
-        return Job(key, topology(cores), mesh.get("model", 1), lambda: getattr(built(part), kind))
-
-    return [Costed(part, *(job(part, kind) for kind in depends)) for part in decoder.stages(shape, count)]
+def _parts(shape: Decoder, count: int, mesh: Mapping[str, int], **depends: Mapping[str, int]) -> list[Costed]:
+    """Jobs of a model's parts. `depends`: what the keys of each kind contain beside the mesh."""
+    return [
+        Costed(part, *(_job(f"{part.name}/{kind}", mesh, more) for kind, more in depends.items()))
+        for part in parts_of(shape, count)
+    ]

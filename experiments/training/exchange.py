@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from core.model import Ref, Sharding, SliceSpec, Value
 
-from ..models.decoder import Part
 from ..pricing.jobs import Costed
+from ..pricing.shapes import Part
 from .steps import Graph, Pricing, Step, on_all
 
 DATA, MODEL = (0, 1), 2  # axes of a slice of `setups.whole`

@@ -17,8 +17,8 @@ from sim.hardware import Kernel, Setup, kernel_time
 
 from ..framework import BadOption, Option
 from ..framework.options import profile_of
-from ..models.shapes import MODELS, Decoder, flops_per_token
 from ..pricing import book, jobs
+from ..pricing.shapes import MODELS, Decoder, flops_per_token
 from . import setups
 from .drive import PARTS, Trained, ablation, train
 from .exchange import Islands, islands
@@ -151,7 +151,6 @@ def measured(make: Callable[[bool], Step], setup: Setup, point: dict[str, Any]) 
         **parts,
         "moved_gb": found.moved_bytes / 1e9,
         "efficiency": round(_pricing(point).efficiency, 6),
-        "source": "+".join(step.sources),
     }
     return Measured(row, found)
 
@@ -189,24 +188,7 @@ def utilisation(model: str, length: int, tokens_per_s: float, cores: int) -> flo
 SEQUENCES = 4  # of a micro-batch on each core of a stage, in the paper
 
 
-def sources(frame: pd.DataFrame) -> list[str]:
-    """The first line of findings: where costs come from, and a warning if the fitted efficiency belongs to others."""
-    words = {
-        book.COMMITTED: "experiments/data, committed (made by the TPU compiler)",
-        book.COMPILED: "the TPU compiler, run now",
-        "roofline": "a roofline",
-    }
-    told = []
-    for source, mine in frame.groupby("source", sort=True):
-        names = " and ".join(words.get(each, each) for each in str(source).split("+"))
-        told.append(f"{names} ({len(mine)} of {len(frame)} rows)")
-    lines = [f"- Costs of computations: from {'; '.join(told)}."]
-    if frame["source"].str.contains("roofline").any():
-        lines.append(
-            "- WARNING: the chip's efficiency is fitted to the TPU compiler's costs, and a roofline is lower: "
-            f"rows that rest on one are too fast, and not to be compared. `{book.EXTRA}` brings the compiler."
-        )
-    return lines
+SOURCE = "- Costs of computations: experiments/data, made by the TPU compiler."  # the first line of findings
 
 
 def sparse(frame: pd.DataFrame) -> list[str]:

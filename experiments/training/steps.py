@@ -27,7 +27,6 @@ class Step:
     step: Program
     kernels: dict[str, Kernel]
     tokens: int  # of a step
-    sources: tuple[str, ...]  # of the costs
 
 
 @dataclass
@@ -37,12 +36,10 @@ class Pricing:
     efficiency: float = 1.0
     kernels: dict[str, Kernel] = field(default_factory=dict)
     found: dict[str, Cost] = field(default_factory=dict)
-    origins: set[str] = field(default_factory=set)
 
     def cost(self, job: Job) -> Cost:
         if job.key not in self.found:
             self.found[job.key] = found = book.cost(job)
-            self.origins.add(book.origin(job, found))
             kernel = found.scaled(1 / self.efficiency).kernel
             self.kernels[job.key] = msgspec.structs.replace(kernel, name=job.key)
         return self.found[job.key]
@@ -51,10 +48,6 @@ class Pricing:
         self.cost(job)
         kernel = self.kernels[job.key]
         return Computation(job.key, job.key, kernel.duration, temp=kernel.temp, collective=bool(kernel.collectives))
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        return tuple(sorted(self.origins))
 
 
 class Graph:
@@ -103,7 +96,7 @@ class Graph:
         program = Program(
             self.name, self.slices, tuple(self._listed), tuple(self.args), tuple(self.nodes), tuple(results), taken
         )
-        return Step(self._start(), program, self.pricing.kernels, tokens, self.pricing.sources)
+        return Step(self._start(), program, self.pricing.kernels, tokens)
 
     def _start(self) -> Program:
         """The program that makes each argument on its slice, in 1 ns."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from experiments import fig10, fig12, table1, table2
 from experiments.framework import BadOption
 from experiments.framework.options import read_all
 from experiments.framework.tables import split
-from experiments.models.shapes import LM_3B, MODELS
 from experiments.pricing import book, jobs
 from experiments.pricing.jobs import Job
+from experiments.pricing.shapes import LM_3B, MODELS
 from experiments.training import rows, setups
 from experiments.training.drive import ablation, computing, train
 from experiments.training.exchange import Islands, islands
@@ -29,6 +30,7 @@ from sim.hardware.profiles import profile
 from sim.hardware.setups import load
 
 from . import price
+from .models.built import built, topology
 
 PAPER = profile("paper")
 MS = 1_000_000
@@ -69,17 +71,11 @@ def test_the_book_has_every_cost_that_the_tables_need(listed: Callable[[], Itera
         assert found is not None, f"not committed: {job.key}; run `python -m tests.experiments.price`"
         assert found.source == "tpu-compiler"
         assert {"jax", "libtpu"} <= set(found.versions)
-        assert found.target == job.topology
+        assert found.target == topology(job.key)
 
 
-def test_figures_10_and_12_need_no_other_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_10_and_12_need_no_other_costs() -> None:
     """The book is made to contain what `python -m experiments` needs by default."""
-
-    def unknown(job: Job) -> Cost:
-        raise AssertionError(f"priced now: {job.key}")
-
-    monkeypatch.setattr(book, "compiled", unknown)
-    monkeypatch.setattr(book, "roofline", unknown)
     for point in fig12.points(read_all(fig12.OPTIONS, {})):
         each, alone = point["cores"] // point["islands"], point["batch"] // point["islands"]
         for costed in jobs.segments(
@@ -96,10 +92,10 @@ def test_figures_10_and_12_need_no_other_costs(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_job_that_is_priced_joins_the_others_in_the_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(book, "DATA", tmp_path)
-    monkeypatch.setattr(book, "compiled", lambda job: Cost.stated(7, job.key))
+    monkeypatch.setattr(price, "compiled", lambda key: Cost.stated(7, key))
     asked = [jobs.step("LM-3B", 128, 2048, length) for length in (16, 32)]
     for job in asked:
-        price.commit(job)
+        price.commit(job.key)
     assert set(book.committed(book.file_of(asked[0].key))) == {job.key for job in asked}
     assert [path.name for path in tmp_path.iterdir()] == ["costs-lm-3b.json"]
 
@@ -113,7 +109,7 @@ def test_the_book_belongs_to_the_current_models(at: int, kind: str) -> None:
     cost = book.cost(job)
     if cost.versions["jax"] != jax.__version__:
         pytest.skip(f"made with jax {cost.versions['jax']}; this is {jax.__version__}, which writes other text")
-    one = job.build()
+    one = built(job.key)
     lowered = lower(
         one.function, one.arguments, platform="tpu", out_shardings=one.results, donate=one.donate, name=one.name
     )
@@ -132,12 +128,19 @@ def test_the_compilers_count_of_multiplications_is_that_of_the_model() -> None:
     assert book.cost(stage.backward).flops == pytest.approx(3 * (weights + attention) - unneeded, rel=0.02)
 
 
-def test_without_a_compiler_costs_are_rooflines_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(book, "can_compile", lambda: False)
-    monkeypatch.setattr(book, "roofline_costs", lambda *args, name, **options: Cost.stated(1, name))
+def test_a_key_has_all_that_its_computation_depends_on() -> None:
+    """So that a cost can be added by the key alone."""
+    listed = [*price.table1(), *price.table2(), *price.fig12(), *price.sweeps()]
+    for key in dict.fromkeys(job.key for job in listed if "136B" not in job.key):
+        assert built(key).name == key.partition(";")[0]
+    with pytest.raises(ValueError, match="'LM-3B/step' is no key"):
+        built("LM-3B/step")
+
+
+def test_a_cost_that_is_not_in_the_book_is_refused_with_the_command_that_adds_it() -> None:
     job = jobs.step("LM-3B", 128, 2048, 336)
-    assert book.cost(job).name == "LM-3B/step"
-    assert book.cost(job).source == "stated"
+    with pytest.raises(BadOption, match=re.escape(f"python -m tests.experiments.price '{job.key}'")):
+        book.cost(job)
 
 
 # --- programs
@@ -270,18 +273,6 @@ def test_less_than_four_sequences_a_core_is_a_warning() -> None:
     assert "`--batch 8192`" in warning
 
 
-def test_findings_begin_with_where_costs_come_from() -> None:
-    frame = pd.DataFrame({"source": ["committed", "committed", "committed+roofline"]})
-    first, warning = rows.sources(frame)
-    assert first == (
-        "- Costs of computations: from experiments/data, committed (made by the TPU compiler) (2 of 3 rows); "
-        "experiments/data, committed (made by the TPU compiler) and a roofline (1 of 3 rows)."
-    )
-    assert "WARNING" in warning
-    assert "pip install 'seaway[tpu]'" in warning
-    assert len(rows.sources(frame[:2])) == 1
-
-
 @pytest.mark.parametrize(
     ("length", "schedule", "kept"), [(512, "gpipe", True), (1024, "gpipe", False), (1024, "1f1b", True)]
 )
@@ -303,7 +294,7 @@ def drawn(module: Any, rows_of: list[dict[str, Any]]) -> str:
 def test_figure_10_shows_the_cost_of_islands(stated: None) -> None:
     both = fig10.points(read_all(fig10.OPTIONS, {"stages": 4, "batch": 256, "length": 128}))
     text = drawn(fig10, [one | fig10.measure(one) for one in both])
-    assert text.startswith("- Costs of computations: from ")
+    assert text.startswith("- Costs of computations: experiments/data")
     assert "k tokens/s on 4 islands" in text
     assert "what transfers add" in text
 

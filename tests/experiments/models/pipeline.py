@@ -18,8 +18,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
+from experiments.pricing.shapes import Part
+
 from . import adafactor, decoder, parts
-from .decoder import Part
 from .layers import COMPUTE, Array, Weights, working
 from .meshes import AnyMesh, Computation, P, Shapes, Struct, constrain_on, placed
 

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, Mesh
 
-from experiments.models import adafactor, decoder, islands, meshes, parts, pipeline, spmd, t5
-from experiments.models.shapes import LM_3B, LM_64B, LM_136B, MODELS, T5, Decoder, Model
+from experiments.pricing.shapes import LM_3B, LM_64B, LM_136B, MODELS, T5, Decoder, Model, Part, stages, whole
 from seaway.api import schedules
+
+from . import adafactor, decoder, islands, meshes, parts, pipeline, spmd, t5
 
 SMALL = Decoder("small", 2, 16, 32, heads=2, d_head=8, vocabulary=48)
 GATED = Decoder("gated", 2, 16, 32, heads=2, d_head=8, gated=True, vocabulary=48)
@@ -43,7 +44,7 @@ def weights_of(model: Model, seed: int = 2) -> Any:
 def start_of(model: Model) -> Any:
     if isinstance(model, T5):
         return lambda: t5.init(model, jax.random.key(0))
-    return lambda: decoder.init(decoder.whole(model), jax.random.key(0))
+    return lambda: decoder.init(whole(model), jax.random.key(0))
 
 
 def counted(model: Model) -> int:
@@ -101,7 +102,7 @@ def test_a_model_has_the_size_that_the_paper_prints(name: str) -> None:
 @pytest.mark.parametrize("model", [LM_3B, LM_64B, LM_136B])
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 16])
 def test_the_stages_together_have_all_of_a_model(model: Decoder, count: int) -> None:
-    cut = decoder.stages(model, count)
+    cut = stages(model, count)
     assert len(cut) == count
     assert sum(part.layers for part in cut) == model.layers
     assert sum(part.parameters for part in cut) == model.parameters
@@ -111,7 +112,7 @@ def test_the_stages_together_have_all_of_a_model(model: Decoder, count: int) -> 
 
 def test_more_stages_than_layers_are_refused() -> None:
     with pytest.raises(ValueError, match="at most 4 stages, not 5"):
-        decoder.stages(SMALL, 5)
+        stages(SMALL, 5)
 
 
 # --- what they compute
@@ -147,7 +148,7 @@ def test_adafactor_is_exact_for_gradients_of_rank_one() -> None:
 
 
 @cache
-def stage_of(part: decoder.Part, size: int, kind: str, keeps: bool) -> Any:
+def stage_of(part: Part, size: int, kind: str, keeps: bool) -> Any:
     made = pipeline.stage(part, one_device_mesh("data"), size, LENGTH, scale=SCALE, keeps=keeps)
     return jax.jit(getattr(made, kind).function, compiler_options=QUICK)
 
@@ -157,7 +158,7 @@ def pipelined(model: Decoder, count: int, microbatches: int, schedule: str, keep
     update."""
     size = BATCH // microbatches
     whole = weights_of(model)
-    cut = decoder.stages(model, count)
+    cut = stages(model, count)
     run = {(kind, s): stage_of(part, size, kind, keeps) for s, part in enumerate(cut) for kind in STAGE}
     starts = np.cumsum([0, *(part.layers for part in cut)])
     master = []
@@ -276,7 +277,7 @@ def test_a_step_lowers_for_a_mesh_and_states_all_shardings() -> None:
 
 
 def test_stages_and_segments_lower_for_the_mesh_of_their_slice() -> None:
-    first, last = decoder.stages(SMALL, 2)
+    first, last = stages(SMALL, 2)
     mesh = meshes.abstract({"data": 4})
     flat = meshes.abstract({"data": 2, "model": 2})
     found = [
@@ -295,7 +296,7 @@ def test_islands_that_share_a_batch_learn_as_one() -> None:
     """Each island computes gradients of its own half, and both are applied: the result is that of one device with the
     whole batch."""
     mesh, half = one_device_mesh("data", "model"), BATCH // 2
-    part = decoder.whole(SMALL)
+    part = whole(SMALL)
     segment = islands.segment(part, mesh, half, 4, scale=1.0 / (BATCH * 4), islands=2)
     run = {kind: jax.jit(getattr(segment, kind).function, compiler_options=QUICK) for kind in STAGE}
     weights = weights_of(SMALL)

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from experiments.pricing.shapes import Part
+
 from . import decoder, layers
-from .decoder import Part
 from .layers import Array, Constrain, Weights, alone
 
 Total = Callable[[Weights], Weights]  # some weights' gradients on a core, to those of all cores

@@ -1,18 +1,14 @@
-"""The decoder-only language model, whole or in parts.
-
-A part is some of its layers, with the embedding before the first and the softmax after the last. A pipeline's stage is
-a part, and so is the whole model.
+"""The decoder-only language model, whole or in parts (`experiments.pricing.shapes`).
 
 Weights of a part: {"layers": stacked, "embedding"?: ..., "head"?: ...}.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
+
+from experiments.pricing.shapes import Part
 
 from .layers import (
     Array,
@@ -27,45 +23,6 @@ from .layers import (
     lookup,
     norm,
 )
-from .shapes import Decoder
-
-
-class Part(NamedTuple):
-    """Consecutive layers of a model."""
-
-    model: Decoder
-    layers: int
-    first: bool = True
-    last: bool = True
-
-    @property
-    def name(self) -> str:
-        ends = {(True, True): "whole", (True, False): "first", (False, True): "last"}
-        return f"{self.model.name}/{ends.get((self.first, self.last), 'middle')}{self.layers}"
-
-    @property
-    def parameters(self) -> int:
-        wide = self.model.vocabulary * self.model.d_model
-        return self.layers * self.model.per_layer + self.first * wide + self.last * (wide + self.model.d_model)
-
-
-def whole(model: Decoder) -> Part:
-    return Part(model, model.layers)
-
-
-def stages(model: Decoder, count: int) -> list[Part]:
-    """The paper's stages: the same number of layers in each, but one less in the first and in the last, which have the
-    embedding and the softmax. If layers cannot be divided like this, they are spread as evenly as possible."""
-    if count == 1:
-        return [whole(model)]
-    slots = model.layers + 2
-    if count > slots:
-        raise ValueError(f"{model.name} has {model.layers} layers: at most {slots} stages, not {count}")
-    cuts = [slots * i // count for i in range(count + 1)]
-    sizes = [high - low for low, high in pairwise(cuts)]
-    sizes[0] -= 1
-    sizes[-1] -= 1
-    return [Part(model, size, i == 0, i == count - 1) for i, size in enumerate(sizes)]
 
 
 def init(part: Part, key: Array) -> Weights:

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from experiments.pricing.shapes import Part
+
 from . import adafactor, decoder, parts
-from .decoder import Part
 from .layers import COMPUTE, Array, Weights, working
 from .meshes import AnyMesh, Computation, Struct, activation, constrain_on, placed, state_on, weights_on
 from .spmd import CHUNKS

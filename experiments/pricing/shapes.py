@@ -1,9 +1,12 @@
-"""The models' sizes: the paper's numbers, and named assumptions for those that it does not print.
+"""The models' sizes and parts: the paper's numbers, and named assumptions for those that it does not print.
 
 Parameters are counted here by arithmetic; a test compares that with the arrays.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 
@@ -74,6 +77,45 @@ T5_11B = T5("T5-11B", 24, 1024, 65_536, heads=128, d_head=128)
 
 Model = Decoder | T5
 MODELS: dict[str, Model] = {model.name: model for model in (LM_3B, LM_64B, LM_136B, T5_BASE, T5_LARGE, T5_3B, T5_11B)}
+
+
+class Part(NamedTuple):
+    """Consecutive layers of a decoder, with the embedding before the first and the softmax after the last. A pipeline's
+    stage is a part, and so is the whole model."""
+
+    model: Decoder
+    layers: int
+    first: bool = True
+    last: bool = True
+
+    @property
+    def name(self) -> str:
+        ends = {(True, True): "whole", (True, False): "first", (False, True): "last"}
+        return f"{self.model.name}/{ends.get((self.first, self.last), 'middle')}{self.layers}"
+
+    @property
+    def parameters(self) -> int:
+        wide = self.model.vocabulary * self.model.d_model
+        return self.layers * self.model.per_layer + self.first * wide + self.last * (wide + self.model.d_model)
+
+
+def whole(model: Decoder) -> Part:
+    return Part(model, model.layers)
+
+
+def stages(model: Decoder, count: int) -> list[Part]:
+    """The paper's stages: the same number of layers in each, but one less in the first and in the last, which have the
+    embedding and the softmax. If layers cannot be divided like this, they are spread as evenly as possible."""
+    if count == 1:
+        return [whole(model)]
+    slots = model.layers + 2
+    if count > slots:
+        raise ValueError(f"{model.name} has {model.layers} layers: at most {slots} stages, not {count}")
+    cuts = [slots * i // count for i in range(count + 1)]
+    sizes = [high - low for low, high in pairwise(cuts)]
+    sizes[0] -= 1
+    sizes[-1] -= 1
+    return [Part(model, size, i == 0, i == count - 1) for i, size in enumerate(sizes)]
 
 
 def flops_per_token(model: Decoder, length: int) -> float:

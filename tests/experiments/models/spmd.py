@@ -11,17 +11,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from experiments.pricing.shapes import T5, Decoder, whole
+
 from . import adafactor, decoder, parts, t5
 from .layers import Array, Weights, working
 from .meshes import AnyMesh, Computation, Struct, activation, constrain_on, placed, state_on, weights_on
-from .shapes import T5, Decoder
 
 CHUNKS = 4  # chunks of positions in the loss
 
 
 def step(model: Decoder, mesh: AnyMesh, batch: int, length: int) -> Computation:
     """(weights, state, tokens, targets) -> (weights, state, loss)."""
-    part, constrain, scale = decoder.whole(model), constrain_on(mesh), 1.0 / (batch * length)
+    part, constrain, scale = whole(model), constrain_on(mesh), 1.0 / (batch * length)
 
     def function(weights: Weights, state: adafactor.State, tokens: Array, targets: Array) -> Any:
         copy = working(weights)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from experiments.pricing.shapes import T5
+
 from .layers import (
     Array,
     Constrain,
@@ -25,7 +27,6 @@ from .layers import (
     lookup,
     norm,
 )
-from .shapes import T5
 
 FAR = 128  # positions further apart than this share a bucket
 

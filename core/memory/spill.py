@@ -60,8 +60,8 @@ class HostBytes:
             for key, each in self._parts_of(devices):
                 for atom in self._atoms.of(key):
                     recount[atom] += nbytes * each
-        for atom, used in enumerate(self._used):
-            yield f"{name} of hosts {spans.text(self._atoms.devices(atom))}", used, recount[atom]
+        for (hosts, used), recounted in zip(self.counters(), recount, strict=True):
+            yield f"{name} of hosts {spans.text(hosts)}", used, recounted
 
     def _parts_of(self, devices: Spans) -> tuple[tuple[int, int], ...]:
         parts = self._parts.get(devices)

@@ -23,8 +23,8 @@ def cost(job: Job) -> Cost:
     known = committed(file_of(job.key)).get(job.key)
     if known is None:
         raise BadOption(
-            f"the book of costs (experiments/data) has no {job.key!r}: take sizes that the paper prints or figures.md "
-            f"names; or add it, with the extra tpu and in a checkout: python -m tests.experiments.price '{job.key}'"
+            f"the book of costs (experiments/data) has no {job.key!r}: take sizes that the paper prints or "
+            f"docs/figures.md names; or add it, with the extra tpu and in a checkout: python -m tests.experiments.price '{job.key}'"
         )
     return known
 

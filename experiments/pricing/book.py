@@ -24,7 +24,8 @@ def cost(job: Job) -> Cost:
     if known is None:
         raise BadOption(
             f"the book of costs (experiments/data) has no {job.key!r}: take sizes that the paper prints or "
-            f"docs/figures.md names; or add it, with the extra tpu and in a checkout: python -m tests.experiments.price '{job.key}'"
+            f"docs/figures.md names; or add it, with the extra tpu and in a checkout: "
+            f"python -m tests.experiments.price '{job.key}'"
         )
     return known
 

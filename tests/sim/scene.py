@@ -19,8 +19,6 @@ from core.controller import Config
 from core.model.program import Node, Out, Program, SliceSpec
 from core.protocol import effects as e
 from core.schedule.policy import Deadline, Fifo, Policy, Priority, RoundRobin, Shortest, Stride
-from examples.policies.backfill import EasyBackfill
-from examples.policies.gang_reservation import GangReservation
 from sim.engine.jitter import Noise
 from sim.hardware.profiles import Profile, profile
 from sim.hardware.setups import Setup, load
@@ -31,6 +29,8 @@ from sim.simulation.simulation import Simulation
 from tests.fuzz import programs
 from tests.fuzz.policies import Patient
 from tests.intervals import intervals
+from tests.reserving.backfill import EasyBackfill
+from tests.reserving.gang_reservation import GangReservation
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 POLICIES: tuple[Callable[[], Policy], ...] = (Fifo, Stride, Priority, Shortest, Deadline, RoundRobin)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from core.model import Atoms, line, spans
 from core.schedule import Scheduler, Ticket
 from core.schedule.policy import Fifo, Policy, Ready, Reserve
-from examples.policies.backfill import EasyBackfill
-from examples.policies.gang_reservation import GangReservation
+from tests.reserving.backfill import EasyBackfill
+from tests.reserving.gang_reservation import GangReservation
 
 from .timed_world import TimedGang, TimedWorld
 

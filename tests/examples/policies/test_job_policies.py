@@ -13,9 +13,9 @@ from examples.policies.gavel import MaxMin, parts_of
 from examples.policies.pollux import MarginalGain
 from examples.policies.themis import Themis
 from examples.policies.tiresias import Tiresias
+from experiments.bench.simulator import pools
 from seaway.policies import ClusterView
 from seaway.workload import Job, JobReport, Jobs
-from experiments.bench.simulator import pools
 
 S = 1_000_000_000
 MIX = sw.workload.poisson_jobs(

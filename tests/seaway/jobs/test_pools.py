@@ -8,8 +8,8 @@ import pytest
 
 import seaway as sw
 from examples.policies.job_backfill import Conservative, Easy
-from seaway.workload import Jobs
 from experiments.bench.simulator import pools
+from seaway.workload import Jobs
 
 S = 1_000_000_000
 MIX = sw.workload.poisson_jobs(

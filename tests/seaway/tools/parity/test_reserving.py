@@ -10,9 +10,9 @@ import pytest
 
 from core.model.program import Program
 from core.schedule.policy import Policy, Ready, Reserve, Ticket
-from examples.policies.backfill import EasyBackfill
-from examples.policies.gang_reservation import GangReservation
 from tests.core.build import Build
+from tests.reserving.backfill import EasyBackfill
+from tests.reserving.gang_reservation import GangReservation
 
 from . import rig
 from .rig import S, Scene

@@ -11,18 +11,18 @@ import pytest
 from core.controller import Config
 from core.model.program import Program
 from core.schedule.policy import Fifo, Policy
-from examples.policies.backfill import EasyBackfill
-from examples.policies.gang_reservation import GangReservation
 from seaway.cli import main
 from seaway.tools.whatif import report
 from seaway.trace import Trace
 from tests.backend.cluster import chain
+from tests.reserving.backfill import EasyBackfill
+from tests.reserving.gang_reservation import GangReservation
 
 from .recording import MS, Recorded
 from .test_whatif import order, run_again, workload
 
 POLICIES = (EasyBackfill, lambda: EasyBackfill(lead=MS), lambda: GangReservation(least=0))
-EASY = "examples/policies/backfill.py:EasyBackfill"
+EASY = "tests/reserving/backfill.py:EasyBackfill"
 
 
 def gang(name: str, devices: int, cost: int) -> Program:

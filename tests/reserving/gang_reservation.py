@@ -1,6 +1,6 @@
 """Gang reservation: urgent gangs get their devices as soon as these are free, and keep them from step to step.
 
-    seaway simulate examples/step.py --policy examples/policies/gang_reservation.py:GangReservation
+    seaway simulate examples/step.py --policy tests/reserving/gang_reservation.py:GangReservation
 
 A gang is urgent if its client's priority is `least` or more (`s.spawn(..., priority=1)`). While it waits for room,
 nothing else enters on its devices, so they drain. After it has ended, they are kept for `grace` nanoseconds more: a

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import seaway as sw
 from core.schedule.policy import Ready, Reserve, Ticket
-from examples.policies.backfill import EasyBackfill
 from tests.core.schedule.timed_world import TimedWorld
+from tests.reserving.backfill import EasyBackfill
 
 LEFT, RIGHT, ALL = range(4), range(4, 8), range(8)
 PLACES = (LEFT, RIGHT, ALL, range(2, 6), range(2), range(6, 8))

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import seaway as sw
-from examples.policies.gang_reservation import GangReservation
 from tests.core.schedule.timed_world import Kept, TimedWorld
+from tests.reserving.gang_reservation import GangReservation
 
 LEFT, RIGHT, ALL = range(4), range(4, 8), range(8)
 

@@ -1,6 +1,6 @@
 """EASY backfill: the oldest gang has a reservation, and others go before it only if they do not delay it.
 
-    seaway simulate examples/step.py --policy examples/policies/backfill.py:EasyBackfill
+    seaway simulate examples/step.py --policy tests/reserving/backfill.py:EasyBackfill
 
 Without backfill, devices that the oldest gang needs stand idle until it has all of them. EASY (Lifka 1995) lets a
 younger gang use them meanwhile, if it will be over when the oldest can start. This rests on costs: if gangs take as

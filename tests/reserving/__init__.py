@@ -1,0 +1,1 @@
+"""Policies of gangs that reserve devices: what tests of reservations play."""

@@ -3,7 +3,8 @@
 Each user of the workload is a client, and has a thread, which waits for the next arrival or for the end of one of the
 user's runs. A job calls its steps between two checkpoints as one gang (`sw.synthetic(..., steps=)`), or all of them if
 it makes no checkpoints. A gang is cut at a step's end when the policy takes the devices away, and the job calls for the
-rest; if devices are lost, it goes on from the last checkpoint. A job of several sizes has a thread of its own.
+rest; if devices are lost, it goes on from the last checkpoint, or from where it was cut. A job of several sizes has a
+thread of its own.
 
 Simulated sessions repeat to the nanosecond.
 
@@ -14,13 +15,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
+from core.client import infrastructure
+
 from ..api import synthetic
-from ..errors import RunError
+from ..errors import NotNow, RunError
 from ..sessions import Run, Session, ambient
 from ..specs import ElasticSlice, Slice, elastic_of
 from ..specs import slice as slice_of
@@ -29,6 +32,8 @@ from .job_report import JobReport, PlayedJob
 from .jobs import Job, Jobs
 
 if TYPE_CHECKING:
+    from core.protocol import Blame
+
     from ..sessions import Caller
 
 ZERO = np.float32(0)
@@ -36,17 +41,24 @@ AHEAD = 2  # gangs that a job has called and that have not ended: devices do not
 MOST_TRIES = 1_000  # how often in a row a job is begun again before it is given up
 
 
+class CalledGang(msgspec.Struct, eq=False):
+    """One that a job has called, and that has not ended."""
+
+    call: int  # in the trace
+    steps: int = 0  # that it is to make
+    saves: CalledGang | None = None  # what is lost if it fails, because it is a checkpoint
+
+
 class Progress(msgspec.Struct, eq=False):
     """A job that is being played."""
 
     job: Job
-    number: int
-    home: Slice | None
+    home: Slice
     played: PlayedJob
     left: int  # steps that have not been called
-    called: dict[int, int] = {}  # by number of a run: the steps that it is to make; 0: it begins again
-    tries: int = 0  # since the last step that was made
-    last: int = 0  # the last run that had been called when one failed: those up to it failed for the same reason
+    called: dict[int, CalledGang] = {}  # by number of a run
+    since: int = 0  # runs below this number were called before the job was last cut, or lost its devices
+    tries: int = 0  # since the last gang that was made whole
 
 
 def play(jobs: Jobs, weights: Mapping[str, int], session: Session | None) -> JobReport:
@@ -64,7 +76,7 @@ def play(jobs: Jobs, weights: Mapping[str, int], session: Session | None) -> Job
         caller = where.client(user, weights.get(user, 1))
         tasks.append(where.task_of(caller, UserJobs(where, caller, mine, begin).play))
     played = [each for task in tasks for each in task.result()]
-    return JobReport(sorted(played, key=lambda each: each.arrived), begin, where)
+    return JobReport(sorted(played, key=lambda each: each.number), begin, where)
 
 
 class UserJobs:
@@ -96,75 +108,68 @@ class UserJobs:
         return [*self._played, *[task.result() for task in tasks]]
 
     def _start(self, number: int, job: Job) -> None:
-        home = slice_of(
-            job.devices, exclusive=True, kind=job.kind, name=f"{job.name}.{number}", deadline=job.deadline,
-            expected={kind: job.lasts(kind) for kind in job.step_time()},
-        )  # fmt: skip
-        played = PlayedJob(job, self._begin + job.at, self._session.driver.now())
-        progress = Progress(job, number, home, played, job.steps)
+        home = slice_of(job.devices, **_asks(number, job))
+        played = PlayedJob(job, number, self._begin + job.at, self._session.driver.now())
         self._under_way += 1
-        self._call(progress)
+        self._call(Progress(job, home, played, job.steps))
 
     def _call(self, progress: Progress) -> None:
         """Call for the next steps, as many as are called ahead."""
+        job = progress.job
         while progress.left and len(progress.called) < AHEAD:
-            steps = min(progress.left, progress.job.checkpoint or progress.left)
-            self._call_steps(progress, steps, saves=steps < progress.left)
+            steps = min(progress.left, job.checkpoint or progress.left)
             progress.left -= steps
+            gang = self._submit(progress, job.name, _duration(job.step_time()), steps)
+            if progress.left and job.checkpoint_time:
+                self._submit(progress, f"{job.name} saves", job.checkpoint_time).saves = gang
 
-    def _call_steps(self, progress: Progress, steps: int, saves: bool) -> None:
-        job, times = progress.job, progress.job.step_time()
-        assert progress.home is not None
-        gang = synthetic(job.name, devices=progress.home, duration=_duration(times), steps=steps)
-        self._submit(progress, gang(ZERO).run, steps)
-        if saves and job.checkpoint_time:
-            saving = synthetic(f"{job.name} saves", devices=progress.home, duration=job.checkpoint_time)
-            self._submit(progress, saving(ZERO).run, 0)
-
-    def _submit(self, progress: Progress, run: Run | None, steps: int) -> None:
-        assert run is not None
-        progress.called[run.number] = steps
-        progress.played.calls.append(self._caller.known_as(run.number)[1])
+    def _submit(
+        self, progress: Progress, name: str, time: Time | Mapping[str, Time], steps: int = 0
+    ) -> CalledGang:  # fmt: skip
+        run, call = self._run(progress.home, name, time, max(1, steps), progress.played)
+        gang = progress.called[run.number] = CalledGang(call, steps)
         self._by_run[run.number] = progress
+        return gang
+
+    def _run(
+        self, home: Slice, name: str, time: Time | Mapping[str, Time], steps: int, played: PlayedJob
+    ) -> tuple[Run, int]:
+        run = synthetic(name, devices=home, duration=time, steps=steps)(ZERO).run
+        assert run is not None
+        call = self._caller.known_as(run.number)[1]
+        played.calls[call] = True
+        return run, call
 
     def _ended(self, progress: Progress, run: Run) -> None:
-        played, asked = progress.played, progress.called.pop(run.number)
-        done = 0 if run.blame is not None else run.steps
-        progress.left += asked - min(done, asked)
-        run._looked_at = True
-        if run.blame is not None and run.number <= progress.last:
-            pass  # it was called ahead
-        elif run.blame is not None:
-            progress.tries += 1
-            played.losses += 1
-            progress.last = max(progress.called, default=run.number)
-            if progress.tries > MOST_TRIES or run.blame.code == "refused":
-                self._over(progress, run, str(run.blame))
-                return
-            self._again(progress)
-        elif done < asked:
-            played.cuts += 1
-            self._again(progress)
-        else:
+        played, gang, blame = progress.played, progress.called.pop(run.number), run.blame
+        lost = _lost(gang, run)
+        progress.left += lost
+        if blame is not None:
+            run._looked_at = True
+            played.calls |= {each.call: False for each in (gang, gang.saves) if each}
+        if blame is None and not lost:
             progress.tries = 0
+        elif run.number >= progress.since:  # what was called before is cut or lost by the same
+            progress.since = max(run.number, *progress.called) + 1 if progress.called else run.number + 1
+            progress.tries += 1
+            played.cuts += blame is None
+            played.losses += blame is not None and infrastructure(blame)
+            if not _again(blame, progress.tries):
+                self._over(progress, run, str(blame))
+                return
+            if progress.job.restart:
+                again = self._submit(progress, f"{progress.job.name} restarts", progress.job.restart)
+                played.calls[again.call] = False
         if progress.left:
             self._call(progress)
         elif not progress.called:
             self._over(progress, run, "")
 
-    def _again(self, progress: Progress) -> None:
-        if progress.job.restart:
-            assert progress.home is not None
-            name = f"{progress.job.name} restarts"
-            gang = synthetic(name, devices=progress.home, duration=progress.job.restart)
-            self._submit(progress, gang(ZERO).run, 0)
-
     def _over(self, progress: Progress, run: Run, cause: str) -> None:
         progress.played.ended, progress.played.cause = run.ended_at, cause
         for number in progress.called:
             self._by_run.pop(number, None)
-        if progress.home is not None:
-            self._caller.forget_slice(progress.home)
+        self._caller.forget_slice(progress.home)
         self._under_way -= 1
         self._played.append(progress.played)
 
@@ -172,47 +177,70 @@ class UserJobs:
 
     def _play_elastic(self, number: int, job: Job) -> PlayedJob:
         """It makes its steps on the slice that it has been given, until it is given another one."""
-        home = elastic_of(
-            tuple(sorted({job.devices, *job.sizes})), exclusive=True, kind=job.kind, name=f"{job.name}.{number}",
-            deadline=job.deadline, expected={kind: job.lasts(kind) for kind in job.step_time()},
-        )  # fmt: skip
-        played, left = PlayedJob(job, self._begin + job.at, self._session.driver.now()), job.steps
-        for part in self._session.resizes(home):
-            begun = bool(played.calls)
-            left = self._steps_on(part, home, job, played, left, again=begun)
-            if not left:
-                break
-            played.resizes += 1
+        home = elastic_of(tuple(sorted({job.devices, *job.sizes})), **_asks(number, job))
+        played, left, devices = PlayedJob(job, number, self._begin + job.at), job.steps, 0
+        try:
+            for part in self._session.resizes(home):
+                played.resizes += devices not in (0, part.devices)
+                devices = part.devices
+                left = self._steps_on(part, home, played, left)
+                if not left:
+                    break
+        except NotNow as error:  # there are not so many devices
+            played.cause = str(error)
         self._session.release(home)
         played.ended = self._session.driver.now()
         return played
 
-    def _steps_on(
-        self, part: Slice, home: ElasticSlice, job: Job, played: PlayedJob, left: int, again: bool
-    ) -> int:  # fmt: skip
+    def _steps_on(self, part: Slice, home: ElasticSlice, played: PlayedJob, left: int) -> int:
         """Until the job is over, or is to go on elsewhere. Returns how many steps are left."""
+        job, tries, again = played.job, 0, bool(played.calls)
+        played.called = played.called if again else self._session.driver.now()
         while left:
+            before, steps = len(played.calls), min(left, job.checkpoint or left)
             if again and job.restart:
-                self._run(part, f"{job.name} restarts", job.restart, 1, played)
-            steps = min(left, job.checkpoint or left)
-            run = self._run(part, job.name, _duration(job.step_time(part.devices)), steps, played)
-            if self._caller.wait_run_or_size(run, home):
+                _, call = self._run(part, f"{job.name} restarts", job.restart, 1, played)
+                played.calls[call] = False
+            run, _ = self._run(part, job.name, _duration(job.step_time(part.devices)), steps, played)
+            stopped = self._caller.wait_run_or_size(run, home)
+            if stopped:
                 run.stop()
             try:
-                left, again = left - run.wait().steps, False
+                done = run.wait().steps
+                if done < left and job.checkpoint_time:
+                    self._run(part, f"{job.name} saves", job.checkpoint_time, 1, played)[0].wait()
+                left, tries, again = left - done, 0, done < steps
+                played.cuts += again and not stopped
             except RunError as error:
-                played.losses, again = played.losses + 1, True
-                if played.losses > MOST_TRIES:
+                tries, again = tries + 1, True
+                played.calls |= dict.fromkeys(list(played.calls)[before:], False)
+                played.losses += infrastructure(error.blame)
+                if not _again(error.blame, tries):
                     left, played.cause = 0, str(error)
             if left and self._session.resized(home):
                 break
         return left
 
-    def _run(self, part: Slice, name: str, time: Time | Mapping[str, Time], steps: int, played: PlayedJob) -> Run:
-        run = synthetic(name, devices=part, duration=time, steps=steps)(ZERO).run
-        assert run is not None
-        played.calls.append(self._caller.known_as(run.number)[1])
-        return run
+
+def _asks(number: int, job: Job) -> dict[str, Any]:
+    """What its slice says, besides its size."""
+    return {
+        "exclusive": True, "kind": job.kind, "name": f"{job.name}.{number}", "deadline": job.deadline,
+        "expected": {kind: job.lasts(kind) for kind in job.step_time()},
+    }  # fmt: skip
+
+
+def _lost(gang: CalledGang, run: Run) -> int:
+    """How many steps are to be made again."""
+    if gang.saves is not None:
+        return 0 if run.blame is None else gang.saves.steps
+    asked, gang.steps = gang.steps, min(gang.steps, run.steps)
+    return asked - gang.steps
+
+
+def _again(blame: Blame | None, tries: int) -> bool:
+    """Whether it is tried again: it was cut; or lost its devices, or waited in vain for lost ones to come back."""
+    return blame is None or (tries <= MOST_TRIES and (infrastructure(blame) or blame.code == "timeout"))
 
 
 def _duration(times: Mapping[str, Nanoseconds]) -> Time | Mapping[str, Time]:

@@ -31,14 +31,15 @@ class PlayedJob(msgspec.Struct, eq=False):
     """A job, and what became of it. Times are nanoseconds of the session's clock."""
 
     job: Job
+    number: int  # of all jobs, in the order of arrival
     arrived: int
-    called: int  # when it asked for devices
+    called: int = -1  # when it made its first call
     ended: int = -1
     cause: str = ""  # why it failed; "": it did not
     cuts: int = 0  # how often its steps were cut, because its devices were taken away
     losses: int = 0  # how often they failed, because its devices were lost
     resizes: int = 0  # how often it went on with another number of devices
-    calls: list[int] = []  # of its user, in the trace
+    calls: dict[int, bool] = {}  # of its user, in the trace; whether what that did counts
 
 
 class JobReport:
@@ -51,31 +52,37 @@ class JobReport:
         self.gangs = self._of_jobs(trace.gangs(), trace.runs())
 
     def _of_jobs(self, gangs: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-        """The gangs of these jobs, each with the number of its job, and when it was called for."""
+        """The gangs of these jobs, each with the number of its job, when that made its first call, and whether what the
+        gang did counts."""
         import pandas as pd
 
-        whose = {(each.job.user, call): number for number, each in enumerate(self._played) for call in each.calls}
-        keys = zip(runs["client"].astype(str), runs["call"], strict=True)
-        runs = pd.DataFrame({"run": runs["run"], "job": [whose.get(key, -1) for key in keys],
-                             "submitted_us": runs["submitted_us"]})  # fmt: skip
-        return gangs.merge(runs[runs["job"] >= 0], on="run")
+        whose = {(each.job.user, call): (each.number, counts) for each in self._played
+                 for call, counts in each.calls.items()}  # fmt: skip
+        found = [whose.get(key, (-1, False)) for key in zip(runs["client"].astype(str), runs["call"], strict=True)]
+        mine = pd.DataFrame(found, columns=["job", "counts"]).assign(run=runs["run"], called_us=runs["submitted_us"])
+        mine = mine[mine["job"] >= 0]
+        mine["called_us"] = mine.groupby("job")["called_us"].transform("min")
+        return gangs.merge(mine, on="run")
 
     @cached_property
     def _times(self) -> pd.DataFrame:
-        """By job: when its first gang began after it was called for, and for how long it had devices."""
+        """By job: how long after its first call it had devices first, and for how long."""
         gangs = self.gangs
-        by_job = gangs.assign(after_us=gangs["started_us"] - gangs["submitted_us"]).sort_values("started_us")
-        grouped = by_job.groupby("job")
-        found = grouped.agg(after_us=("after_us", "first"), served_us=("duration_us", "sum"),
-                            device_us=("device_us", "sum"))  # fmt: skip
-        return found.reindex(range(len(self._played)))
+        gangs = gangs.assign(
+            after_us=gangs["started_us"] - gangs["called_us"],
+            lost_us=gangs["duration_us"].where(~gangs["counts"], 0.0),
+            good_us=gangs["device_us"].where(gangs["counts"], 0.0),
+        )
+        found = gangs.groupby("job").agg(after_us=("after_us", "min"), served_us=("duration_us", "sum"),
+            lost_us=("lost_us", "sum"), device_us=("device_us", "sum"), good_us=("good_us", "sum"))  # fmt: skip
+        return found.reindex(range(len(self._played))).fillna(dict.fromkeys(found.columns[1:], 0.0))
 
     def frame(self) -> pd.DataFrame:
         """One row a job, in the order of arrival.
 
         waited_s: from its arrival until it had devices first. jct_s: until it was over (job completion time).
-        served_s: for how long it had devices at work. lost_s: the part of that which it would not have needed, if
-        nothing had come between. slowdown: jct_s by the time that its steps need. rho: finish-time fairness (Themis):
+        served_s: for how long it had devices at work. lost_s: the part of that in which it made what was lost with its
+        devices, or began again. slowdown: jct_s by the time that its steps need. rho: finish-time fairness (Themis):
         jct_s by what it would be if each user had an equal part of the cluster. cuts, losses, resizes: how often its
         devices were taken, lost, or became others in number. late: it missed its deadline.
         """
@@ -89,7 +96,6 @@ class JobReport:
         wide = np.array([each.job.devices for each in played])
         part = np.maximum(1, wide * len({each.job.user for each in played}) / self.devices)
         started = called + times["after_us"].to_numpy() / 1e6
-        served = times["served_us"].to_numpy() / 1e6
         due = np.array([duration(each.job.deadline) or np.inf for each in played]) / S
         return pd.DataFrame(
             {
@@ -99,8 +105,8 @@ class JobReport:
                 "arrived_s": arrived, "started_s": started, "ended_s": ended,
                 "waited_s": started - arrived,
                 "jct_s": ended - arrived,
-                "served_s": served,
-                "lost_s": np.maximum(0.0, served - needs),
+                "served_s": times["served_us"].to_numpy() / 1e6,
+                "lost_s": times["lost_us"].to_numpy() / 1e6,
                 "slowdown": (ended - arrived) / needs,
                 "rho": (ended - arrived) / (needs * part),
                 "cuts": [each.cuts for each in played],
@@ -122,7 +128,7 @@ class JobReport:
 
         if by not in ("", "user", "devices"):
             raise ValueError(f"summary(by={by!r}): '', 'user' or 'devices'")
-        frame = self.frame().assign(device_s=self._times["device_us"].to_numpy() / 1e6)
+        frame = self.frame().assign(**{f"{part}_s": self._times[f"{part}_us"] / 1e6 for part in ("device", "good")})
         whole = self.devices * max(float(frame["ended_s"].max() - frame["arrived_s"].min()), 1e-9)
         parts = frame.groupby(by, sort=False) if by else [("all", frame)]
         return pd.DataFrame([{by or "jobs": name, **_row(part, whole)} for name, part in parts])
@@ -139,7 +145,6 @@ def _needs(job: Job) -> int:
 
 def _row(frame: pd.DataFrame, whole: float) -> dict[str, Any]:
     good = frame[frame["ok"]]
-    kept = (good["served_s"] - good["lost_s"]) / good["served_s"].clip(lower=1e-12)
     return {
         "count": len(frame),
         "failed": int((~frame["ok"]).sum()),
@@ -151,7 +156,7 @@ def _row(frame: pd.DataFrame, whole: float) -> dict[str, Any]:
         "rho_max": good["rho"].max(),
         "makespan_s": frame["ended_s"].max() - frame["arrived_s"].min(),
         "busy": frame["device_s"].sum() / whole,
-        "goodput": (good["device_s"] * kept).sum() / whole,
+        "goodput": good["good_s"].sum() / whole,
         "cuts": int(frame["cuts"].sum()),
         "losses": int(frame["losses"].sum()),
         "lost_s": good["lost_s"].sum(),

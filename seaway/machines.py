@@ -27,6 +27,8 @@ class TraceIsland(msgspec.Struct, frozen=True):
     base_host: int
     base_device: int
     kind: str = ""
+    torus: tuple[int, ...] = ()  # as core's islands; (): it is none, or that is not known
+    block: tuple[int, ...] = ()
 
     @property
     def devices(self) -> int:
@@ -89,8 +91,9 @@ def of_setup(setup: Any) -> TraceMachines:
     return TraceMachines(
         (
             TraceIsland(
-                each.index, each.name, each.hosts, each.devices_per_host, each.base_host, each.base_device, each.kind
-            )
+                each.index, each.name, each.hosts, each.devices_per_host, each.base_host, each.base_device, each.kind,
+                each.torus, each.block,
+            )  # fmt: skip
             for each in islands
         ),
         known=True,

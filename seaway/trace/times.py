@@ -25,6 +25,7 @@ Window = tuple[Time | None, Time | None] | None
 Bins = int | Time | Sequence[Time]
 
 MAX_BINS = 1_000_000
+UNITS = (("h", 3_600_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000))
 
 
 def nanoseconds(what: Time) -> int:
@@ -51,7 +52,7 @@ def span_of(low: int, high: int) -> Span:
 
 def text(duration: float) -> str:
     """A duration with three digits and a unit: 330 µs, 1.32 s."""
-    for name, scale in (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000)):
+    for name, scale in UNITS:
         if abs(duration) >= scale:
             value = duration / scale
             return f"{value:,.0f} {name}" if abs(value) >= 100 else f"{value:.3g} {name}"
@@ -60,7 +61,7 @@ def text(duration: float) -> str:
 
 def unit(duration: float) -> tuple[str, int]:
     """The unit for an axis of this length: (name, nanoseconds)."""
-    for name, scale in (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000)):
+    for name, scale in UNITS:
         if duration >= 2 * scale:
             return name, scale
     return "ns", 1

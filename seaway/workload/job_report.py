@@ -21,6 +21,7 @@ from .jobs import Job
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
     from ..sessions import Session
 
@@ -48,7 +49,8 @@ class JobReport:
     def __init__(self, played: Sequence[PlayedJob], begin: int, session: Session) -> None:
         self._played, self._begin = played, begin
         trace = session.trace
-        self.devices = spans.count(trace.facts().machines.devices)
+        self.facts = trace.facts()
+        self.devices = spans.count(self.facts.machines.devices)
         self.gangs = self._of_jobs(trace.gangs(), trace.runs())
 
     def _of_jobs(self, gangs: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -132,6 +134,19 @@ class JobReport:
         whole = self.devices * max(float(frame["ended_s"].max() - frame["arrived_s"].min()), 1e-9)
         parts = frame.groupby(by, sort=False) if by else [("all", frame)]
         return pd.DataFrame([{by or "jobs": name, **_row(part, whole)} for name, part in parts])
+
+    def plot(self) -> Figure:
+        """Draw how many jobs were over, and how many had devices, after how long; and below the devices in use over
+        time. A colour is a user."""
+        from .job_pictures import jobs_picture
+
+        return jobs_picture(self)
+
+    def plot_torus(self) -> Figure:
+        """Draw the islands that are a torus, each device at its place: the part of the time in which it was busy."""
+        from .job_pictures import torus_picture
+
+        return torus_picture(self)
 
     def __repr__(self) -> str:
         failed = sum(bool(each.cause) for each in self._played)

@@ -1,8 +1,7 @@
-"""Workloads as values: drawn from a seed, read from files and from a public trace, changed, saved, and played."""
+"""Requests as values: drawn from a seed, read from files, changed, saved, and played."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import seaway as sw
 from seaway.workload import Arrival, Arrivals
 
 MS, S = 1_000_000, 1_000_000_000
-SAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "philly.json"
 ZERO = np.float32(0)
 
 arrivals = st.lists(
@@ -24,8 +22,8 @@ arrivals = st.lists(
         at=st.integers(0, 10**15),
         client=st.text("abc1.", min_size=1, max_size=3),
         name=st.sampled_from(["request", "NA", "1e3", "a,b", '"']),
-        devices=st.integers(0, 5000),
-        duration=st.integers(0, 10**15),
+        input=st.integers(0, 10**6),
+        output=st.integers(0, 10**6),
     ),
     max_size=20,
 ).map(Arrivals)
@@ -82,19 +80,20 @@ def test_two_workloads_together_have_all_arrivals_of_both_in_order(one: Arrivals
     assert [each.at for each in both] == sorted(each.at for each in both)
 
 
-def test_a_workload_is_scaled_in_time_and_in_devices_and_cut() -> None:
-    load = Arrivals([Arrival(10 * S, devices=8, duration=60 * S), Arrival(20 * S, devices=1, duration=6 * S)])
-    small = load.scaled(time=1e-3, devices=1 / 4)
-    assert list(small) == [Arrival(10 * MS, devices=2, duration=60 * MS), Arrival(20 * MS, devices=1, duration=6 * MS)]
-    assert list(load.between("15s", "25s")) == [Arrival(5 * S, devices=1, duration=6 * S)]
+def test_a_workload_is_scaled_in_time_and_cut() -> None:
+    load = Arrivals([Arrival(10 * S, input=8), Arrival(20 * S, output=6)])
+    assert list(load.scaled(time=1e-3)) == [Arrival(10 * MS, input=8), Arrival(20 * MS, output=6)]
+    assert list(load.between("15s", "25s")) == [Arrival(5 * S, output=6)]
     assert list(load[:1]) == [load[0]]
-    with pytest.raises(ValueError, match="numbers above 0"):
+    with pytest.raises(ValueError, match="a number above 0"):
         load.scaled(time=0)
 
 
 def test_an_arrival_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="not negative"):
         Arrivals([Arrival(-1)])
+    with pytest.raises(ValueError, match="not negative"):
+        Arrivals([Arrival(1, output=-1)])
     with pytest.raises(ValueError, match="a client and a name"):
         Arrivals([Arrival(1, client="")])
 
@@ -112,8 +111,8 @@ def test_a_file_needs_only_times_and_their_unit_is_in_the_columns_name(tmp_path:
     file = tmp_path / "arrivals.csv"
     file.write_text("at_s,client\n0.000001, ann\n2.5,\n")
     assert list(sw.workload.load(file)) == [Arrival(1_000, "ann"), Arrival(2_500 * MS, "load")]
-    file.write_text("at_ms,duration_us,devices,name\n1.5,20,8,job\n")
-    assert list(sw.workload.load(file)) == [Arrival(1_500_000, "load", "job", 8, 20_000)]
+    file.write_text("at_ms,output,input,name\n1.5,20,8,chat\n")
+    assert list(sw.workload.load(file)) == [Arrival(1_500_000, "load", "chat", 8, 20)]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +124,7 @@ def test_a_file_needs_only_times_and_their_unit_is_in_the_columns_name(tmp_path:
         ("at_s\n1\n-2\n", "row 2: at_s is '-2'; a number, not negative"),
         ("at_s\nsoon\n", "row 1: at_s is 'soon'"),
         ("at_s\nnan\n", "row 1: at_s is 'nan'"),
-        ("at_s,devices\n1,1.5\n", "row 1: devices is '1.5'; a whole number"),
+        ("at_s,input\n1,1.5\n", "row 1: input is '1.5'; a whole number"),
     ],
 )
 def test_a_file_that_cannot_be_read_says_which_column_or_row_and_why(tmp_path: Path, text: str, says: str) -> None:
@@ -138,33 +137,6 @@ def test_a_file_that_cannot_be_read_says_which_column_or_row_and_why(tmp_path: P
 def test_a_file_of_another_kind_is_refused_by_its_ending(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"ends with \.csv or \.parquet"):
         sw.workload.load(tmp_path / "arrivals.json")
-
-
-# --- the format of the Philly traces ------------------------------------------------------------------------------
-
-
-def test_a_job_of_the_philly_format_arrives_when_it_was_submitted_with_the_gpus_and_time_that_it_had() -> None:
-    jobs = sw.workload.philly(SAMPLE)
-    assert len(jobs) == 10  # of 12: one never ran, one was still running
-    assert jobs[0] == Arrival(0, "vc-a", "application_0_0001", 8, 120 * S)
-    twice = next(job for job in jobs if job.name == "application_0_0003")  # it was tried again, elsewhere
-    assert (twice.devices, twice.duration) == (16, (60 + 300) * S)
-    assert set(jobs.clients) == {"vc-a", "vc-b", "vc-c"}
-    assert set(sw.workload.philly(SAMPLE, client="user").clients) == {"u1", "u2", "u3", "u4"}
-    assert len(sw.workload.philly(SAMPLE, status=["Pass"])) == 7
-
-
-def test_a_file_in_another_format_than_phillys_is_refused_by_what_is_wrong_in_it(tmp_path: Path) -> None:
-    file = tmp_path / "jobs"
-    file.write_text('[{"jobid": 5}]')
-    with pytest.raises(ValueError, match=r"no job log in the format of the Philly traces: .*jobid"):
-        sw.workload.philly(file)
-    ran = {"start_time": "2017-10-07 01:00:00", "end_time": "2017-10-07 01:01:00"}
-    detail = [{"ip": "m", "gpus": ["g"]}]
-    job = {"jobid": "j", "submitted_time": "yesterday", "attempts": [{**ran, "detail": detail}]}
-    file.write_text(json.dumps([job]))
-    with pytest.raises(ValueError, match="job 'j': 'yesterday' is no time"):
-        sw.workload.philly(file)
 
 
 # --- played -----------------------------------------------------------------------------------------------------
@@ -226,22 +198,8 @@ def test_what_fails_is_counted_and_has_its_cause_and_the_others_their_latency() 
     assert s.closed
 
 
-def test_jobs_run_on_slices_of_their_own_as_long_as_they_say_and_give_them_back() -> None:
-    jobs = sw.workload.philly(SAMPLE).scaled(time=1e-3)
-    with sw.simulate("B", hosts=8, devices_per_host=4, profile="seaway") as s:
-        report = jobs.play()
-    frame = report.frame()
-    assert frame["ok"].all()
-    assert (frame["latency_us"] * 1_000 >= [each.duration for each in jobs]).all()
-    gangs = s.trace.gangs()
-    assert sorted(gangs["devices"]) == sorted(each.devices for each in jobs)
-    assert not s.simulation.controller.left()["runs"]
-
-
-def test_a_job_that_does_not_say_how_large_it_is_or_a_call_that_returns_nothing_is_refused() -> None:
+def test_a_call_that_returns_nothing_or_a_weight_of_nobody_is_refused() -> None:
     with sw.simulate("B", hosts=2) as s:
-        with pytest.raises(ValueError, match="does not say how many devices"):
-            sw.workload.poisson(10, "1s").play()
         with pytest.raises(TypeError, match="return the arrays that the arrival asks for"):
             sw.workload.poisson(10, "1s").play(lambda arrival: None)
         with pytest.raises(ValueError, match="no arrival is 'cat''s; there are load"):

@@ -50,6 +50,8 @@ class Job(Timed, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for field in self.times:
             given = getattr(self, field)
+            if isinstance(given, Mapping) and set(given) == {""}:
+                given = given[""]
             if isinstance(given, Mapping):
                 times = {kind: Nanoseconds(duration(time, f"step on {kind!r}")) for kind, time in given.items()}
                 force_setattr(self, field, times)

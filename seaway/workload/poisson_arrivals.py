@@ -64,7 +64,7 @@ def poisson_jobs(
             f"sw.workload.poisson_jobs(duration={duration!r}, step={step!r}): times above 0, one or two of them"
         )
     found = []
-    for at in _times(rng, rate / 3600, time, "poisson_jobs"):
+    for at in _times(rng, rate, time, "poisson_jobs", "an hour"):
         lasts = low * exp(rng.random() * log(high[0] / low)) if high else -log1p(-rng.random()) * low
         user, size = who.of(rng), int(wide.of(rng))
         found.append(
@@ -73,18 +73,19 @@ def poisson_jobs(
     return Jobs(msgspec.structs.replace(job, name=f"job{number}") for number, job in enumerate(found))
 
 
-def _times(rng: Random, rate: float, time: Time, who: str) -> Iterator[int]:
+def _times(rng: Random, rate: float, time: Time, who: str, each: str = "a second") -> Iterator[int]:
     """Drawn one by one, between what else is drawn."""
     until = nanoseconds(time, f"sw.workload.{who}: time")
     if not _positive(rate):
-        raise ValueError(f"sw.workload.{who}(rate={rate!r}): arrivals a second, more than 0")
-    if rate * until / 1e9 > MOST:
+        raise ValueError(f"sw.workload.{who}(rate={rate!r}): arrivals {each}, more than 0")
+    apart = (3600e9 if each == "an hour" else 1e9) / rate
+    if until / apart > MOST:
         raise ValueError(
-            f"sw.workload.{who}: {rate:g} a second for {until / 1e9:g} s are {rate * until / 1e9:,.0f} arrivals; at "
-            f"most {MOST:,}"
+            f"sw.workload.{who}: {rate:g} {each} for {until / 1e9:g} s are {until / apart:,.0f} arrivals; at most "
+            f"{MOST:,}"
         )
     at = 0.0
-    while (at := at - log1p(-rng.random()) / rate * 1e9) < until:
+    while (at := at - log1p(-rng.random()) * apart) < until:
         yield int(at)
 
 

@@ -57,7 +57,7 @@ class Progress(msgspec.Struct, eq=False):
     played: PlayedJob
     left: int  # steps that have not been called
     called: dict[int, CalledGang] = {}  # by number of a run
-    since: int = 0  # runs below this number were called before the job was last cut, or lost its devices
+    again: bool = False  # it was cut, or has lost its devices, and gangs that it had called are not over yet
     tries: int = 0  # since the last gang that was made whole
 
 
@@ -149,17 +149,20 @@ class UserJobs:
             played.calls |= {each.call: False for each in (gang, gang.saves) if each}
         if blame is None and not lost:
             progress.tries = 0
-        elif run.number >= progress.since:  # what was called before is cut or lost by the same
-            progress.since = max(run.number, *progress.called) + 1 if progress.called else run.number + 1
+        elif not progress.again:  # those called ahead are cut or lost by the same
+            progress.again = True
             progress.tries += 1
             played.cuts += blame is None
             played.losses += blame is not None and infrastructure(blame)
             if not _again(blame, progress.tries):
                 self._over(progress, run, str(blame))
                 return
-            if progress.job.restart:
-                again = self._submit(progress, f"{progress.job.name} restarts", progress.job.restart)
-                played.calls[again.call] = False
+        if progress.again and progress.called:
+            return
+        if progress.again and progress.job.restart:
+            restart = self._submit(progress, f"{progress.job.name} restarts", progress.job.restart)
+            played.calls[restart.call] = False
+        progress.again = False
         if progress.left:
             self._call(progress)
         elif not progress.called:

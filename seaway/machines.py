@@ -88,16 +88,8 @@ def of_setup(setup: Any) -> TraceMachines:
         raise TypeError(
             f"a trace's set-up has a cluster with islands, as sim.hardware.load gives; not {type(setup).__name__}"
         )
-    return TraceMachines(
-        (
-            TraceIsland(
-                each.index, each.name, each.hosts, each.devices_per_host, each.base_host, each.base_device, each.kind,
-                each.torus, each.block,
-            )  # fmt: skip
-            for each in islands
-        ),
-        known=True,
-    )
+    fields = TraceIsland.__struct_fields__  # core's islands have these, too
+    return TraceMachines((TraceIsland(*[getattr(each, name) for name in fields]) for each in islands), known=True)
 
 
 def of_places(places: Mapping[int, TracedPlace]) -> TraceMachines:

@@ -162,7 +162,7 @@ def _jobs(found: Iterable[_Found]) -> Jobs:
         Job(
             at=Nanoseconds(at - begin),
             user=whose or "unknown",
-            name=name,
+            name=name or "job",
             devices=devices,
             step=Nanoseconds(lasts),
             kind=kind,

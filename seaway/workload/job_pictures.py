@@ -90,20 +90,22 @@ def torus_picture(report: JobReport) -> Figure:
                                            (each.shape for each in pictures)))  # fmt: skip
         panels = figure.subplots(len(islands), squeeze=False)[:, 0]
         for axes, island, cells in zip(panels, islands, pictures, strict=True):
-            image = axes.imshow(cells, cmap=shades, vmin=0, vmax=1, interpolation="nearest")
+            axes.imshow(cells, cmap=shades, vmin=0, vmax=1, interpolation="nearest")
             axes.set_xticks([])
             axes.set_yticks([])
             axes.spines[:].set_visible(False)
             planes = f", {island.torus[0]} planes" if len(island.torus) == 3 else ""
             axes.set_title(f"{island.name}: {'x'.join(map(str, island.torus))}{planes}, {np.nanmean(cells):.0%} busy")
-        figure.colorbar(image, ax=panels, format=PercentFormatter(1), label="of the time busy", shrink=0.8)
+        figure.colorbar(
+            panels[0].images[0], ax=panels, format=PercentFormatter(1), label="of the time busy", shrink=0.8
+        )
     return figure
 
 
 def _planes(share: Floats, island: TraceIsland) -> Floats:
     """[row, column]: a torus of three axes as its planes, with a gap between them."""
     cells = share[island.base_device + np.array(devices_by_cell(island.torus, island.block))]
-    rows, columns = ((1, 1) + island.torus)[-2:]
+    rows, columns = (1, 1, *island.torus)[-2:]
     planes = cells.reshape(-1, rows, columns)
     wide = min(MOST_WIDE, len(planes))
     found = np.full((ceil(len(planes) / wide) * (rows + 1) - 1, wide * (columns + 1) - 1), np.nan)

@@ -115,7 +115,7 @@ class JobReport:
                 "losses": [each.losses for each in played],
                 "resizes": [each.resizes for each in played],
                 "late": ended - arrived > due,
-                "ok": [not each.cause for each in played],
+                "ok": np.array([not each.cause for each in played], dtype=bool),
                 "cause": [each.cause for each in played],
             }
         )  # fmt: skip

@@ -47,6 +47,15 @@ class Job(Timed, frozen=True, kw_only=True):
     restart: Time = 0  # what it takes to begin again, after a loss or when it was suspended
     deadline: Time = 0  # when it should be over, after its arrival; 0: it does not matter
 
+    if TYPE_CHECKING:  # the types that it takes, not those that it keeps
+
+        def __init__(
+            self, *, at: Time, user: str = ..., name: str = ..., devices: int = ...,
+            step: Time | Mapping[str, Time], steps: int = ..., kind: str = ..., sizes: tuple[int, ...] = ...,
+            scaling: float = ..., checkpoint: int = ..., checkpoint_time: Time = ..., restart: Time = ...,
+            deadline: Time = ...,
+        ) -> None: ...  # fmt: skip
+
     def __post_init__(self) -> None:
         for field in self.times:
             given = getattr(self, field)

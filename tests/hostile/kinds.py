@@ -115,6 +115,24 @@ def arrivals(path: Path) -> Any:
     return list(sw.workload.load(path))
 
 
+def jobs(path: Path) -> Any:
+    import seaway as sw
+
+    return list(sw.workload.Jobs.load(path))
+
+
+def helios(path: Path) -> Any:
+    import seaway as sw
+
+    return list(sw.workload.helios(path))
+
+
+def pai(path: Path) -> Any:
+    import seaway as sw
+
+    return list(sw.workload.pai(path))
+
+
 def philly(path: Path) -> Any:
     import seaway as sw
 
@@ -192,7 +210,10 @@ KINDS: dict[str, Kind] = {
     "profile": Kind(making.profile, profile, reshaping.toml),
     "arrivals, CSV": Kind(making.arrivals_csv, arrivals, reshaping.csv),
     "arrivals, Parquet": Kind(making.arrivals_parquet, arrivals, reshaping.parquet),
+    "jobs, CSV": Kind(making.jobs_csv, jobs, reshaping.csv),
     "job log": Kind(making.philly, philly, reshaping.json),
+    "job log of Helios": Kind(making.helios, helios, reshaping.csv),
+    "tasks of PAI": Kind(making.pai, pai, reshaping.csv),
     "cost": Kind(making.cost, cost, reshaping.json),
     "cached cost": Kind(making.cached_cost, cached_cost, reshaping.json, summed=True, writes=True, ignored=True),
     "agents of a state folder": Kind(making.agents, agents, reshaping.json, ignored=True),

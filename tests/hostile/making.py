@@ -145,6 +145,26 @@ def _arrivals(name: str) -> Callable[[Path], Path]:
 arrivals_csv, arrivals_parquet = _arrivals("arrivals.csv"), _arrivals("arrivals.parquet")
 
 
+def jobs_csv(folder: Path) -> Path:
+    import seaway as sw
+
+    return sw.workload.poisson_jobs(60, "30min", seed=1, devices={1: 1, 8: 1}).save(folder / "jobs.csv")
+
+
+def helios(folder: Path) -> Path:
+    path = folder / "cluster_log.csv"
+    row = "COMPLETED,2020-04-01 00:00:10,300"
+    path.write_text(f"job_id,vc,gpu_num,state,submit_time,duration\n1,a,8,{row}\n2,b,1,{row}\n", encoding="utf-8")
+    return path
+
+
+def pai(folder: Path) -> Path:
+    path = folder / "pai_task_table.csv"
+    row = "worker,4.0,Terminated,1000.0,1600.0,600.0,29.0,50.0,V100"
+    path.write_text(f"j1,{row}\nj2,{row}\n", encoding="utf-8")
+    return path
+
+
 def philly(folder: Path) -> Path:
     path = folder / "cluster_job_log"
     path.write_text(json.dumps([JOB, {**JOB, "jobid": "j2", "attempts": []}]), encoding="utf-8")

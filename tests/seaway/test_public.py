@@ -35,7 +35,7 @@ MODULES = {
     """,
     "costs": "Cost MemoryUse costs duration roofline_costs synthetic text_costs tpu_costs units work_of",
     "trace": "Trace joined of_setup step_table times",
-    "workload": "Arrival Arrivals LoadReport load philly poisson",
+    "workload": "Arrival Arrivals Job JobReport Jobs LoadReport helios load pai philly poisson poisson_jobs",
 }
 
 

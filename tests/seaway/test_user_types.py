@@ -86,6 +86,8 @@ def main() -> None:
     sw.local(hosts="2")  # wrong
     sw.jit(lambda x: x, device=2)  # wrong
     sw.workload.poisson(10, "1s", sead=3)  # wrong
+    sw.workload.Jobs([sw.workload.Job(at="1h", step={"tpu-v4": "2s"})]).play().summary(by="user")
+    sw.workload.Job(at="1h", step="2s", stepz=3)  # wrong
     print(loss, b)
 """
 EXPECTED = {number for number, line in enumerate(FILE.splitlines(), 1) if line.endswith(WRONG)}

@@ -123,5 +123,7 @@ def test_another_table_than_pais_is_refused_by_the_columns_that_it_needs(tmp_pat
     file = tmp_path / "tasks.csv"
     for text in ("", "j1,worker\n"):
         file.write_text(text)
-        with pytest.raises(ValueError, match="pai_task_table.csv of Alibaba's GPU traces: it needs the columns job_n"):
+        with pytest.raises(
+            ValueError, match=r"pai_task_table\.csv of Alibaba's GPU traces: it needs the columns job_n"
+        ):
             sw.workload.pai(file)

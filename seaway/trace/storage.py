@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from math import prod
+from operator import mod
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -322,12 +323,11 @@ def _check_islands(islands: Sequence[TraceIsland]) -> None:
     for island in sorted(islands, key=lambda each: each.base_device):
         if island.hosts < 1 or island.devices_per_host < 1 or island.base_device < device or island.base_host < host:
             raise Senseless(f"its island {island.name!r:.40} has a number that cannot be")
-        axes = zip(island.torus, island.block, strict=False)
-        cells = prod(island.torus), prod(island.block), len(island.torus)
-        if island.torus and (
-            cells != (island.devices, island.devices_per_host, len(island.block))
-            or min(island.block) < 1
-            or any(size % part for size, part in axes)
+        torus, block = island.torus, island.block
+        if torus and (
+            (prod(torus), prod(block), len(block)) != (island.devices, island.devices_per_host, len(torus))
+            or min(*torus, *block) < 1
+            or any(map(mod, torus, block))
         ):
             raise Senseless(f"its island {island.name!r:.40} is no torus of these sizes")
         device, host = island.base_device + island.devices, island.base_host + island.hosts

@@ -117,6 +117,13 @@ def test_the_picture_shows_how_long_jobs_of_each_user_took_and_waited_and_what_w
     assert np.ptp(shown(figure)) > 0.8
 
 
+def test_long_workloads_are_drawn_in_hours() -> None:
+    figure = played(Jobs([Job(at=0, step="1min", steps=600)])).plot()
+    assert [axes.get_xlabel() for axes in figure.axes] == [
+        "completion time (h)", "waiting for devices (ns)", "time (h)"
+    ]  # fmt: skip
+
+
 def test_users_beyond_the_colours_are_drawn_together() -> None:
     jobs = Jobs([Job(at=f"{at}s", user=f"u{at}", step="1s", steps=20 - at) for at in range(9)])
     legend = played(jobs).plot().axes[0].get_legend()

@@ -117,6 +117,24 @@ def test_a_trace_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
         Trace.load(run)
 
 
+@pytest.mark.parametrize(
+    ("torus", "block"), [([2, 4], [2, 4]), ([2, 8], [2]), ([-2, -8], [2, 4]), ([2, 8], [8, 1]), ([16], [8, 1])]
+)
+def test_an_island_that_is_no_torus_of_the_sizes_it_says_is_refused(
+    tmp_path: Path, torus: list[int], block: list[int]
+) -> None:
+    island = {"index": 0, "name": "i", "hosts": 2, "devices_per_host": 8, "base_host": 0, "base_device": 0}
+    run = Trace(CoreTrace(), None).save(tmp_path / "run")
+    head = earlier(run)
+    for sizes, fits in (({"torus": [2, 8], "block": [2, 4]}, True), ({"torus": torus, "block": block}, False)):
+        (run / "trace.json").write_text(json.dumps({**head, "islands": [{**island, **sizes}]}))
+        if fits:
+            assert Trace.load(run).machines.islands[0].torus == (2, 8)
+        else:
+            with pytest.raises(NotATrace, match="its island 'i' is no torus of these sizes"):
+                Trace.load(run)
+
+
 def test_a_save_that_fails_leaves_the_older_trace_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Trace(traces.shared(gangs=9)).save(tmp_path / "run")
     files = sorted(run.iterdir())

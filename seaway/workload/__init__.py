@@ -1,6 +1,6 @@
 """Workloads: requests or jobs that arrive when they arrive, whether or not the ones before are over.
 
-timeline          what both have in common: plain values, added, cut, saved
+timed_items       what both have in common: plain values, added, cut, saved
 open_loop         `Arrival` and `Arrivals`: requests;  playback: `Arrivals.play`: the calls, each at its time;
                   `LoadReport`: latency from the arrival to the result
 jobs              `Job` and `Jobs`: so many steps on so many devices;  job_playback: `Jobs.play`

@@ -21,7 +21,7 @@ from ..errors import nearest
 from ..file_reading import MOST, parquet_frame, plain_bytes
 from ..units import TIMES, Nanoseconds
 from .open_loop import Arrival, Arrivals
-from .timeline import Timed
+from .timed_items import Timed
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,9 +18,7 @@ from matplotlib.ticker import PercentFormatter
 from core.model import devices_by_cell
 
 from ..machines import TraceIsland
-from ..trace import busy, charts, style, times
-from ..trace.keys import keyed
-from ..trace.times import Floats, Ints
+from ..trace import busy, charts, keys, style, times
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,15 +30,15 @@ MOST_WIDE = 4  # planes of a torus that are drawn side by side
 
 
 def jobs_picture(report: JobReport) -> Figure:
-    table, keys = report.frame(), keyed(report.facts, "client")
-    colors = {name: color for name, color in zip(keys.names, keys.colors, strict=True) if name in set(table["user"])}
+    table, users = report.frame(), keys.keyed(report.facts, "client")
+    colors = {name: color for name, color in zip(users.names, users.colors, strict=True) if name in set(table["user"])}
     with style.applied():
         figure = style.Picture("page", 4.6)
         parts = figure.subplot_mosaic([["over", "waited"], ["use", "use"]])
         good = table[table["ok"]]
         _distribution(parts["over"], good, "jct_s", "completion time", colors)
         _distribution(parts["waited"], good, "waited_s", "waiting for devices", colors)
-        charts.bands(parts["use"], report.facts, keys, _edges(report), whole=True)
+        charts.bands(parts["use"], report.facts, users, _edges(report), whole=True)
         parts["use"].set_ylabel(f"of {report.devices:,} devices")
         parts["use"].set_title("In use")
         own = [(name, color) for name, color in colors.items() if color != style.OTHER]
@@ -51,7 +49,7 @@ def jobs_picture(report: JobReport) -> Figure:
     return figure
 
 
-def _edges(report: JobReport) -> Ints:
+def _edges(report: JobReport) -> times.Ints:
     """Bins from the first call to the last end, in the trace's time."""
     gangs = report.gangs
     low = int(gangs["called_us"].min() * 1_000) if len(gangs) else 0
@@ -102,7 +100,7 @@ def torus_picture(report: JobReport) -> Figure:
     return figure
 
 
-def _planes(share: Floats, island: TraceIsland) -> Floats:
+def _planes(share: times.Floats, island: TraceIsland) -> times.Floats:
     """[row, column]: a torus of three axes as its planes, with a gap between them."""
     cells = share[island.base_device + np.array(devices_by_cell(island.torus, island.block))]
     rows, columns = (1, 1, *island.torus)[-2:]

@@ -49,7 +49,7 @@ class CalledGang(msgspec.Struct, eq=False):
     saves: CalledGang | None = None  # what is lost if it fails, because it is a checkpoint
 
 
-class Progress(msgspec.Struct, eq=False):
+class JobProgress(msgspec.Struct, eq=False):
     """A job that is being played."""
 
     job: Job
@@ -85,7 +85,7 @@ class UserJobs:
     def __init__(self, session: Session, caller: Caller, jobs: list[tuple[int, Job]], begin: int) -> None:
         self._session, self._caller, self._begin = session, caller, begin
         self._coming = deque(jobs)
-        self._by_run: dict[int, Progress] = {}
+        self._by_run: dict[int, JobProgress] = {}
         self._under_way = 0
         self._played: list[PlayedJob] = []
 
@@ -111,9 +111,9 @@ class UserJobs:
         home = slice_of(job.devices, **_asks(number, job))
         played = PlayedJob(job, number, self._begin + job.at, self._session.driver.now())
         self._under_way += 1
-        self._call(Progress(job, home, played, job.steps))
+        self._call(JobProgress(job, home, played, job.steps))
 
-    def _call(self, progress: Progress) -> None:
+    def _call(self, progress: JobProgress) -> None:
         """Call for the next steps, as many as are called ahead."""
         job = progress.job
         while progress.left and len(progress.called) < AHEAD:
@@ -124,7 +124,7 @@ class UserJobs:
                 self._submit(progress, f"{job.name} saves", job.checkpoint_time).saves = gang
 
     def _submit(
-        self, progress: Progress, name: str, time: Time | Mapping[str, Time], steps: int = 0
+        self, progress: JobProgress, name: str, time: Time | Mapping[str, Time], steps: int = 0
     ) -> CalledGang:  # fmt: skip
         run, call = self._run(progress.home, name, time, max(1, steps), progress.played)
         gang = progress.called[run.number] = CalledGang(call, steps)
@@ -140,7 +140,7 @@ class UserJobs:
         played.calls[call] = True
         return run, call
 
-    def _ended(self, progress: Progress, run: Run) -> None:
+    def _ended(self, progress: JobProgress, run: Run) -> None:
         played, gang, blame = progress.played, progress.called.pop(run.number), run.blame
         lost = _lost(gang, run)
         progress.left += lost
@@ -168,7 +168,7 @@ class UserJobs:
         elif not progress.called:
             self._over(progress, run, "")
 
-    def _over(self, progress: Progress, run: Run, cause: str) -> None:
+    def _over(self, progress: JobProgress, run: Run, cause: str) -> None:
         progress.played.ended, progress.played.cause = run.ended_at, cause
         for number in progress.called:
             self._by_run.pop(number, None)

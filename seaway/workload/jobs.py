@@ -4,7 +4,7 @@ A job asks for a slice that it has alone. The session's policy says when it has 
 its last step is over, unless the policy takes them away or they are lost.
 
 Neighbours: `job_logs` reads the logs of clusters; `job_playback` plays jobs, and `job_report` says what became of them.
-The functions that matter: `Jobs.play`, `poisson_jobs`, `Jobs.scaled`.
+The functions that matter: `Jobs.play`, `Jobs.scaled`, `Job.lasts`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec.structs import force_setattr, replace
 
 from ..units import Nanoseconds, Time, duration
-from .timeline import Timed, Timeline
+from .timed_items import Timed, TimedItems
 
 if TYPE_CHECKING:
     from ..sessions import Session
@@ -96,7 +96,7 @@ def _times(time: int, factor: float) -> Nanoseconds:
     return Nanoseconds(max(1, round(time * factor)))
 
 
-class Jobs(Timeline[Job]):
+class Jobs(TimedItems[Job]):
     """Jobs in the order of their arrival.
 
     >>> jobs = sw.workload.Jobs([sw.workload.Job(at="5s", devices=8, step="1s", steps=60),

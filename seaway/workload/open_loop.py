@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .timeline import Timed, Timeline
+from .timed_items import Timed, TimedItems
 
 if TYPE_CHECKING:
     from ..sessions import Session
@@ -27,7 +27,7 @@ class Arrival(Timed, frozen=True):
     output: int = 0  # tokens that it asks for; 0: not said
 
 
-class Arrivals(Timeline[Arrival]):
+class Arrivals(TimedItems[Arrival]):
     """Arrivals in the order of their times.
 
     >>> morning = sw.workload.Arrivals([sw.workload.Arrival(at=3_000_000), sw.workload.Arrival(at=1_000_000)])

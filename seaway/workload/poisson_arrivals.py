@@ -28,7 +28,7 @@ def poisson(rate: float, time: Time, *, seed: int = 0, clients: Shares = "load",
         >>> load == sw.workload.poisson(1000, "10s", seed=7, clients={"ann": 3, "bob": 1})
         True
     """
-    who, what = _Drawn("poisson: clients", clients), _Drawn("poisson: names", names)
+    who, what = _WeightedNames("poisson: clients", clients), _WeightedNames("poisson: names", names)
     rng = Random(f"poisson {seed}")
     return Arrivals(Arrival(at, who.of(rng), what.of(rng)) for at in _times(rng, rate, time, "poisson"))
 
@@ -53,9 +53,9 @@ def poisson_jobs(
         >>> len(jobs), sorted({job.devices for job in jobs})
         (711, [8, 64])
     """
-    who, rng = _Drawn("poisson_jobs: users", users), Random(f"poisson jobs {seed}")
+    who, rng = _WeightedNames("poisson_jobs: users", users), Random(f"poisson jobs {seed}")
     sizes = {devices: 1.0} if isinstance(devices, int) else dict(devices)
-    wide = _Drawn("poisson_jobs: devices", {str(size): share for size, share in sizes.items()})
+    wide = _WeightedNames("poisson_jobs: devices", {str(size): share for size, share in sizes.items()})
     each = nanoseconds(step, "sw.workload.poisson_jobs: step")
     ends = duration if isinstance(duration, tuple) else (duration,)
     low, *high = (nanoseconds(end, "sw.workload.poisson_jobs: duration") for end in ends)
@@ -93,7 +93,7 @@ def _positive(number: object) -> bool:
     return isinstance(number, int | float) and not isinstance(number, bool) and 0 < number < inf
 
 
-class _Drawn:
+class _WeightedNames:
     """Names that are drawn, each as often as its share says."""
 
     def __init__(self, option: str, given: Shares) -> None:

@@ -1,4 +1,4 @@
-"""`Timeline`: things that arrive, each at its time. Plain values, which a session plays as often as one likes.
+"""`TimedItems`: things that arrive, each at its time. Plain values, which a session plays as often as one likes.
 
 Neighbours: `open_loop` has requests and `jobs` has jobs; `arrival_files` reads and writes both.
 """
@@ -28,7 +28,7 @@ class Timed(msgspec.Struct, frozen=True):
 T = TypeVar("T", bound=Timed)
 
 
-class Timeline(Generic[T]):
+class TimedItems(Generic[T]):
     """Things in the order of their times; those of one time in the order given."""
 
     item: ClassVar[type[Timed]]
@@ -58,7 +58,7 @@ class Timeline(Generic[T]):
         return type(self)((*self._all, *other))
 
     def __eq__(self, other: object) -> bool:
-        return self._all == other._all if isinstance(other, Timeline) else NotImplemented
+        return self._all == other._all if isinstance(other, TimedItems) else NotImplemented
 
     def __hash__(self) -> int:
         return hash((len(self), self.span))

@@ -42,9 +42,10 @@ class Job(Timed, frozen=True, kw_only=True):
     sizes: tuple[int, ...] = ()  # numbers of devices that it may have instead, growing and shrinking as it runs
     # the part of a step that more devices make faster: a step on n times as many takes 1 - scaling + scaling / n
     scaling: float = 1.0
-    checkpoint: int = 0  # steps between checkpoints, to which it goes back when devices are lost; 0: it begins anew
+    # steps between checkpoints, to which, or to where it was cut, it goes back when devices are lost; 0: it begins anew
+    checkpoint: int = 0
     checkpoint_time: Time = 0  # what each takes
-    restart: Time = 0  # what it takes to begin again, after a loss or when it was suspended
+    restart: Time = 0  # what it takes to begin again, after a loss or a cut, or with another number of devices
     deadline: Time = 0  # when it should be over, after its arrival; 0: it does not matter
 
     if TYPE_CHECKING:  # the types that it takes, not those that it keeps

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import seaway as sw
 from examples.policies.tiresias import Tiresias
 from seaway.workload import Job, JobReport, Jobs
+from tests.laws import examples
 
 S = 1_000_000_000
 TIRESIAS = Tiresias(quantum=8 * 50 * S)  # 50 s on eight devices
@@ -197,6 +201,34 @@ def test_a_job_whose_code_fails_is_not_tried_again() -> None:
     frame = report.frame()
     assert frame["ok"].tolist() == [False, True]
     assert "[user]" in frame["cause"][0]
+
+
+@given(st.randoms(use_true_random=False))
+@examples(15)
+def test_whatever_is_taken_and_lost_each_job_does_its_steps_once(rng: Random) -> None:
+    """Besides what was lost: random jobs, hosts that crash and come back, and a policy that takes devices."""
+    jobs = [
+        Job(
+            at=f"{rng.randrange(2000)}s", user=f"u{number % 3}", devices=rng.choice((1, 4, 8, 16)),
+            sizes=rng.choice(((), (), (8,), (4, 8, 16))), steps=rng.randint(1, 60), step=f"{rng.randint(1, 20)}s",
+            checkpoint=rng.choice((0, 5, 20)), checkpoint_time=rng.choice(("0s", "3s")),
+            restart=rng.choice(("0s", "7s")),
+        )
+        for number in range(10)
+    ]  # fmt: skip
+    crashes = sorted(rng.sample(range(100, 4000, 200), 3))
+    faults = [
+        sw.fault(f"{at + after}s", what, number % 2)
+        for number, at in enumerate(crashes)
+        for after, what in ((0, "crash_host"), (90, "return_host"))
+    ]
+    report = played(*jobs, hosts=2, policy=TIRESIAS, faults=faults)
+    assert report.frame()["ok"].all()
+    gangs = report.gangs[report.gangs["counts"] & (report.gangs["program"] == "job")]
+    made = gangs.groupby("job")["device_us"].sum().div(1e6).to_dict()
+    assert made == pytest.approx(
+        {number: job.steps * job.step_time()[""] * job.devices / S for number, job in enumerate(Jobs(jobs))}, abs=0.01
+    )
 
 
 # --- several sizes ----------------------------------------------------------------------------------------------

@@ -78,8 +78,8 @@ _ELSEWHERE = {
     "costs": ("Cost", "roofline_costs", "tpu_costs"),
     "trace": ("Trace",),
     "workload": (
-        "Arrival", "Arrivals", "Job", "JobReport", "Jobs", "LoadReport", "helios", "load", "pai", "philly", "poisson",
-        "poisson_jobs",
+        "Arrival", "Arrivals", "Job", "JobReport", "Jobs", "LoadReport", "failures", "failures_of", "helios", "load",
+        "pai", "philly", "poisson", "poisson_jobs", "stragglers",
     ),
 }  # fmt: skip
 _PLACE = {name: f"sw.{module}.{name}" for module, names in _ELSEWHERE.items() for name in names} | {

@@ -7,6 +7,7 @@ jobs              `Job` and `Jobs`: so many steps on so many devices;  job_playb
 job_report        `JobReport`: what became of jobs;  job_pictures: the same, drawn
 poisson_arrivals  `poisson` and `poisson_jobs`: drawn from a seed
 arrival_files     `load`, `Jobs.load`: from CSV or Parquet
+failing_hosts     `failures`, `failures_of`, `stragglers`: what goes wrong with hosts, drawn or from a log
 job_logs          `philly`, `helios`, `pai`: from public logs of clusters
 
 >>> step = sw.synthetic("step", devices=8, duration="1ms")
@@ -20,6 +21,7 @@ True
 from __future__ import annotations
 
 from .arrival_files import load
+from .failing_hosts import failures, failures_of, stragglers
 from .job_logs import helios, pai, philly
 from .job_report import JobReport
 from .jobs import Job, Jobs
@@ -28,6 +30,6 @@ from .playback import LoadReport
 from .poisson_arrivals import poisson, poisson_jobs
 
 __all__ = [
-    "Arrival", "Arrivals", "Job", "JobReport", "Jobs", "LoadReport", "helios", "load", "pai", "philly", "poisson",
-    "poisson_jobs",
+    "Arrival", "Arrivals", "Job", "JobReport", "Jobs", "LoadReport", "failures", "failures_of", "helios", "load", "pai",
+    "philly", "poisson", "poisson_jobs", "stragglers",
 ]  # fmt: skip

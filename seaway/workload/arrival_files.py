@@ -86,12 +86,13 @@ def load_items(file: Path, kind: type[T], needs: Sequence[str]) -> list[T]:
             raise ValueError(f"{file}: columns {other} and {name} say the same; leave one of them out")
     for field in needs:
         if field not in {column.field for column in columns.values()}:
-            raise ValueError(f"{file}: no column says {_WORDS[field]}; name it {field}_s, or with ms, us or ns")
+            unit = "_s, or with ms, us or ns" if field in _times(kind) else ""
+            raise ValueError(f"{file}: no column says {_WORDS[field]}; name it {field}{unit}")
     rows: Any = table.astype(object).to_dict("records")
     return [_item(row, columns, kind, f"{file}, row {number}") for number, row in enumerate(rows, 1)]
 
 
-_WORDS = {"at": "when each arrives", "step": "how long a step is"}
+_WORDS = {"at": "when each arrives", "step": "how long a step is", "host": "which host fails"}
 
 
 class _Column:

@@ -1,0 +1,70 @@
+"""Failures as data: what is drawn has the rates that were asked, and what jobs lose by it follows the closed form."""
+
+from __future__ import annotations
+
+from math import sqrt
+from pathlib import Path
+
+import pytest
+
+import seaway as sw
+from seaway.workload import Job, Jobs, failures, failures_of, stragglers
+
+S = 1_000_000_000
+
+
+def test_hosts_fail_at_the_asked_rate_and_come_back_after_the_repair() -> None:
+    faults = failures(200, "1000h", mtbf="100h", repair="1h", seed=3)
+    crashes = [each for each in faults if each.what == "crash_host"]
+    wanted = 200 * 1000 / 101
+    assert abs(len(crashes) - wanted) < 5 * sqrt(wanted)
+    for host in range(200):
+        mine = [(each.what, each.at) for each in faults if each.whom == host]
+        assert [what for what, _ in mine] == ["crash_host", "return_host"] * (len(mine) // 2)
+        assert all(back - lost == 3600 * S for (_, lost), (_, back) in zip(mine[::2], mine[1::2], strict=True))
+    assert failures(200, "1000h", mtbf="100h", repair="1h", seed=3) == faults
+    assert failures(200, "1000h", mtbf="100h", repair="1h", seed=4) != faults
+
+
+def test_hosts_that_share_something_fail_together() -> None:
+    faults = failures(16, "500h", mtbf="50h", seed=1, together=4)
+    times: dict[int, list[int]] = {}
+    for each in faults:
+        if each.what == "crash_host":
+            times.setdefault(each.at, []).append(int(each.whom))
+    assert times
+    assert all(sorted(hosts) == list(range(4 * (hosts[0] // 4), 4 * (hosts[0] // 4) + 4)) for hosts in times.values())
+
+
+def test_a_log_is_read_and_outages_of_a_host_that_overlap_are_one(tmp_path: Path) -> None:
+    file = tmp_path / "outages.csv"
+    file.write_text("at_s,host,repaired_s\n10,3,20\n15,3,40\n5,1,\n")
+    assert [(each.at // S, each.what, each.whom) for each in failures_of(file)] == [
+        (5, "crash_host", 1), (10, "crash_host", 3), (40, "return_host", 3),
+    ]  # fmt: skip
+    file.write_text("at_s\n10\n")
+    with pytest.raises(ValueError, match="no column says which host fails"):
+        failures_of(file)
+
+
+def test_slow_hosts_are_slow_for_the_asked_part_of_the_time() -> None:
+    faults = stragglers(100, "1000h", every="9h", lasts="1h", seed=2)
+    assert sum(each.duration or 0 for each in faults) / (100 * 1000 * 3600 * S) == pytest.approx(0.1, rel=0.1)
+
+
+def test_the_checkpoint_interval_that_loses_least_is_the_one_of_young_and_daly() -> None:
+    """sqrt(2 * what a checkpoint takes * mean time between failures) = 600 s: a sweep finds its best within 5 % of the
+    overhead there."""
+    hosts, saves, mtbf = 8, 30, 6_000  # of all hosts together, seconds
+    faults = failures(hosts, "4000h", mtbf=f"{hosts * mtbf}s", repair="1s", seed=5)
+    best = sqrt(2 * saves * mtbf)
+    needs = {}
+    for factor in (0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0):
+        job = Job(at="1s", devices=2 * hosts, step="10s", steps=120_000, checkpoint=round(best * factor / 10),
+                  checkpoint_time=f"{saves}s", restart="1s")  # fmt: skip
+        with sw.simulate("B", hosts=hosts, devices_per_host=2, profile="ideal", policy="in_turn", faults=faults):
+            needs[factor] = Jobs([job]).play().frame()["jct_s"].iloc[0] - 1_200_000
+    least = min(needs.values())
+    assert needs[1.0] < 1.05 * least
+    assert needs[0.25] > 1.2 * least
+    assert needs[4.0] > 1.2 * least

@@ -324,11 +324,9 @@ def _check_islands(islands: Sequence[TraceIsland]) -> None:
         if island.hosts < 1 or island.devices_per_host < 1 or island.base_device < device or island.base_host < host:
             raise Senseless(f"its island {island.name!r:.40} has a number that cannot be")
         torus, block = island.torus, island.block
-        if torus and (
-            (prod(torus), prod(block), len(block)) != (island.devices, island.devices_per_host, len(torus))
-            or min(*torus, *block) < 1
-            or any(map(mod, torus, block))
-        ):
+        sizes = prod(torus), prod(block), len(block)
+        fits = sizes == (island.devices, island.devices_per_host, len(torus)) and min(*torus, *block) > 0
+        if torus and (not fits or any(map(mod, torus, block))):
             raise Senseless(f"its island {island.name!r:.40} is no torus of these sizes")
         device, host = island.base_device + island.devices, island.base_host + island.hosts
         if max(device, host) > MOST_DEVICES:

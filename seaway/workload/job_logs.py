@@ -159,16 +159,10 @@ def _jobs(found: Iterable[_Found]) -> Jobs:
     ran = [each for each in found if each[3] > 0 and each[4] > 0]
     begin = min((each[0] for each in ran), default=0)
     return Jobs(
-        Job(
-            at=Nanoseconds(at - begin),
-            user=whose or "unknown",
-            name=name or "job",
-            devices=devices,
-            step=Nanoseconds(lasts),
-            kind=kind,
-        )
+        Job(at=Nanoseconds(at - begin), user=whose or "unknown", name=name or "job", devices=devices,
+            step=Nanoseconds(lasts), kind=kind)
         for at, whose, name, devices, lasts, kind in ran
-    )
+    )  # fmt: skip
 
 
 def _wanted(reader: str, status: Sequence[str], known: Sequence[str]) -> list[str]:

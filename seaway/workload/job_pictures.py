@@ -64,8 +64,7 @@ def _distribution(axes: Axes, table: pd.DataFrame, column: str, label: str, colo
         mine = table[table["user"].map(colors) == color][column].sort_values().to_numpy() * 1e9 / scale
         if len(mine):
             axes.step([0, *mine], np.arange(len(mine) + 1) / len(mine), where="post", color=color)
-    for level in (0.5, 0.99):
-        axes.axhline(level, color=style.FAINT, linewidth=0.8, zorder=0)
+    axes.grid(axis="y")
     if longest > 20e9 * float(table[column].min()):  # linear near 0, so that those that did not wait are seen as well
         axes.set_xscale("symlog", linthresh=longest / scale / 1_000)
     axes.set_xlim(left=0)

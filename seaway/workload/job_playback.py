@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from ..sessions import Caller
 
+Times = Time | Mapping[str, Time]  # of a step; by kind of device
 ZERO = np.float32(0)
 AHEAD = 2  # gangs that a job has called and that have not ended: devices do not wait for the next one
 MOST_TRIES = 1_000  # how often in a row a job is begun again before it is given up
@@ -52,7 +53,6 @@ class CalledGang(msgspec.Struct, eq=False):
 class JobProgress(msgspec.Struct, eq=False):
     """A job that is being played."""
 
-    job: Job
     home: Slice
     played: PlayedJob
     left: int  # steps that have not been called
@@ -63,10 +63,7 @@ class JobProgress(msgspec.Struct, eq=False):
 
 def play(jobs: Jobs, weights: Mapping[str, int], session: Session | None) -> JobReport:
     where = session or ambient.session("jobs.play()")
-    for name in weights:
-        if name not in jobs.clients:
-            there = ", ".join(jobs.clients)
-            raise ValueError(f"play(weights={dict(weights)!r}): no job is {name!r}'s; there are {there}")
+    jobs.check(weights)
     begin = where.driver.now()
     numbered: dict[str, list[tuple[int, Job]]] = {}
     for number, job in enumerate(jobs):
@@ -111,11 +108,11 @@ class UserJobs:
         home = slice_of(job.devices, **_asks(number, job))
         played = PlayedJob(job, number, self._begin + job.at, self._session.driver.now())
         self._under_way += 1
-        self._call(JobProgress(job, home, played, job.steps))
+        self._call(JobProgress(home, played, job.steps))
 
     def _call(self, progress: JobProgress) -> None:
         """Call for the next steps, as many as are called ahead."""
-        job = progress.job
+        job = progress.played.job
         while progress.left and len(progress.called) < AHEAD:
             steps = min(progress.left, job.checkpoint or progress.left)
             progress.left -= steps
@@ -123,17 +120,13 @@ class UserJobs:
             if progress.left and job.checkpoint_time:
                 self._submit(progress, f"{job.name} saves", job.checkpoint_time).saves = gang
 
-    def _submit(
-        self, progress: JobProgress, name: str, time: Time | Mapping[str, Time], steps: int = 0
-    ) -> CalledGang:  # fmt: skip
+    def _submit(self, progress: JobProgress, name: str, time: Times, steps: int = 0) -> CalledGang:
         run, call = self._run(progress.home, name, time, max(1, steps), progress.played)
         gang = progress.called[run.number] = CalledGang(call, steps)
         self._by_run[run.number] = progress
         return gang
 
-    def _run(
-        self, home: Slice, name: str, time: Time | Mapping[str, Time], steps: int, played: PlayedJob
-    ) -> tuple[Run, int]:
+    def _run(self, home: Slice, name: str, time: Times, steps: int, played: PlayedJob) -> tuple[Run, int]:
         run = synthetic(name, devices=home, duration=time, steps=steps)(ZERO).run
         assert run is not None
         call = self._caller.known_as(run.number)[1]
@@ -159,8 +152,8 @@ class UserJobs:
                 return
         if progress.again and progress.called:
             return
-        if progress.again and progress.job.restart:
-            restart = self._submit(progress, f"{progress.job.name} restarts", progress.job.restart)
+        if progress.again and played.job.restart:
+            restart = self._submit(progress, f"{played.job.name} restarts", played.job.restart)
             played.calls[restart.call] = False
         progress.again = False
         if progress.left:
@@ -246,5 +239,5 @@ def _again(blame: Blame | None, tries: int) -> bool:
     return blame is None or (tries <= MOST_TRIES and (infrastructure(blame) or blame.code == "timeout"))
 
 
-def _duration(times: Mapping[str, Nanoseconds]) -> Time | Mapping[str, Time]:
+def _duration(times: Mapping[str, Nanoseconds]) -> Times:
     return times[""] if set(times) == {""} else times

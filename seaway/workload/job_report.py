@@ -91,10 +91,9 @@ class JobReport:
         import pandas as pd
 
         played, times = self._played, self._times
-        arrived = np.array([each.arrived - self._begin for each in played]) / S
-        called = np.array([each.called - self._begin for each in played]) / S
-        ended = np.array([each.ended - self._begin for each in played]) / S
-        needs = np.array([_needs(each.job) for each in played]) / S
+        seen = np.array([(each.arrived, each.called, each.ended) for each in played]).reshape(-1, 3)
+        arrived, called, ended = (seen - self._begin).T / S
+        needs = np.array([min(map(each.job.lasts, each.job.step_time())) for each in played]) / S
         wide = np.array([each.job.devices for each in played])
         part = np.maximum(1, wide * len({each.job.user for each in played}) / self.devices)
         started = called + times["after_us"].to_numpy() / 1e6
@@ -151,11 +150,6 @@ class JobReport:
     def __repr__(self) -> str:
         failed = sum(bool(each.cause) for each in self._played)
         return f"<report of {len(self._played)} jobs, {failed} failed>"
-
-
-def _needs(job: Job) -> int:
-    """Nanoseconds of its steps alone, on the devices on which they take least."""
-    return min(job.lasts(kind) for kind in job.step_time())
 
 
 def _row(frame: pd.DataFrame, whole: float) -> dict[str, Any]:

@@ -48,15 +48,6 @@ class Job(Timed, frozen=True, kw_only=True):
     restart: Time = 0  # what it takes to begin again, after a loss or a cut, or with another number of devices
     deadline: Time = 0  # when it should be over, after its arrival; 0: it does not matter
 
-    if TYPE_CHECKING:  # the types that it takes, not those that it keeps
-
-        def __init__(
-            self, *, at: Time, user: str = ..., name: str = ..., devices: int = ...,
-            step: Time | Mapping[str, Time], steps: int = ..., kind: str = ..., sizes: tuple[int, ...] = ...,
-            scaling: float = ..., checkpoint: int = ..., checkpoint_time: Time = ..., restart: Time = ...,
-            deadline: Time = ...,
-        ) -> None: ...  # fmt: skip
-
     def __post_init__(self) -> None:
         for field in self.times:
             given = getattr(self, field)
@@ -71,19 +62,16 @@ class Job(Timed, frozen=True, kw_only=True):
             raise ValueError(f"{self}: devices and steps are at least 1, scaling is from 0 to 1")
         if not self.user or not self.name:
             raise ValueError(f"{self}: a job has a user and a name")
-        if not any(self._by_kind().values()):
+        if not any(self.step_time().values()):
             raise ValueError(f"{self}: how long is a step? Give `step`, such as '2s', or by kind of device")
-
-    def _by_kind(self) -> dict[str, Nanoseconds]:
-        times: Any = self.step if isinstance(self.step, Mapping) else {"": self.step}
-        return dict(times)
 
     def step_time(self, devices: int = 0) -> dict[str, Nanoseconds]:
         """Nanoseconds of a step on so many devices, by their kind."""
+        times: Any = self.step if isinstance(self.step, Mapping) else {"": self.step}
         if devices in (0, self.devices):
-            return self._by_kind()
+            return dict(times)
         share = 1 - self.scaling + self.scaling * self.devices / devices
-        return {kind: _times(time, share) for kind, time in self._by_kind().items()}
+        return {kind: _times(time, share) for kind, time in times.items()}
 
     def lasts(self, kind: str = "", devices: int = 0) -> Nanoseconds:
         """Nanoseconds from its first step to its last, on devices of this kind, if nothing comes between."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 class Arrival(Timed, frozen=True):
     """One request. `at`: nanoseconds from the beginning of the workload."""
 
+    at: int
     client: str = "load"
     name: str = "request"  # which kind of request
     input: int = 0  # tokens that it brings; 0: not said

@@ -93,11 +93,7 @@ class LoadReport:
 
 def play(arrivals: Arrivals, call: Call, weights: Mapping[str, int], session: Session | None) -> LoadReport:
     where = session or ambient.session("a workload's play()")
-    for name in weights:
-        if name not in arrivals.clients:
-            raise ValueError(
-                f"play(weights={dict(weights)!r}): no arrival is {name!r}'s; there are {', '.join(arrivals.clients)}"
-            )
+    arrivals.check(weights)
     begin = where.driver.now()
     tasks = []
     for client in arrivals.clients:

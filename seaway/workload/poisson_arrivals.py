@@ -80,10 +80,7 @@ def _times(rng: Random, rate: float, time: Time, who: str, each: str = "a second
         raise ValueError(f"sw.workload.{who}(rate={rate!r}): arrivals {each}, more than 0")
     apart = (3600e9 if each == "an hour" else 1e9) / rate
     if until / apart > MOST:
-        raise ValueError(
-            f"sw.workload.{who}: {rate:g} {each} for {until / 1e9:g} s are {until / apart:,.0f} arrivals; at most "
-            f"{MOST:,}"
-        )
+        raise ValueError(f"sw.workload.{who}: {rate:g} {each} are {until / apart:,.0f} arrivals; at most {MOST:,}")
     at = 0.0
     while (at := at - log1p(-rng.random()) * apart) < until:
         yield int(at)

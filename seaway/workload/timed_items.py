@@ -5,7 +5,7 @@ Neighbours: `open_loop` has requests and `jobs` has jobs; `arrival_files` reads 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Timed(msgspec.Struct, frozen=True):
     """Something that arrives. `at`: nanoseconds from the beginning of the workload."""
 
-    at: int
+    at: Any  # a `Job` takes a text, too
 
 
 T = TypeVar("T", bound=Timed)
@@ -73,6 +73,12 @@ class TimedItems(Generic[T]):
 
     def of(self, client: str) -> list[T]:
         return [each for each in self._all if self._whose(each) == client]
+
+    def check(self, weights: Mapping[str, int]) -> None:
+        for name in weights:
+            if name not in self.clients:
+                there = ", ".join(self.clients)
+                raise ValueError(f"play(weights={dict(weights)!r}): no {self.word} is {name!r}'s; there are {there}")
 
     @property
     def span(self) -> Nanoseconds:

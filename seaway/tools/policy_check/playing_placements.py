@@ -23,7 +23,7 @@ from .placement_worlds import ComingSlice, PlacementWorld, S
 from .playing import PlayedWorld
 
 PASSED = 100  # slices that were asked for later and have started where one could be that waits
-IDLE = 86_400 * S  # for so long a slice may wait though all that it could have is free
+IDLE = 86_400 * S  # it is over when nothing but wake-ups of the policy's own has happened for so long
 SHORT, OFTEN = 20 * S, 10  # slices thrash that are taken away after so little time, so often: twice `preempt_keep`
 HASTY = 20  # wake-ups of the policy's own, each less than a second after the one before
 CLIENTS, HOST = 4, 1000  # peers: clients from 1 on, hosts from here on
@@ -42,10 +42,6 @@ def play_slices(world: PlacementWorld, make: Callable[[], Policy], may_starve: b
     return PlayedWorld(found, one.log, one.judge.asked)
 
 
-def label(name: str) -> str:
-    return f"slice {name.partition('@')[0]}"  # of several sizes
-
-
 class PlacementJudge(Placement):
     """Stands between the controller and a placement, on both sides of the view."""
 
@@ -60,7 +56,7 @@ class PlacementJudge(Placement):
 
     def decide(self, cluster: ClusterView) -> None:
         self.asked, self._now, self._actions, self._did = self.asked + 1, cluster.now, cluster._actions, []
-        waits = ", ".join(label(use.name) for use in cluster.waiting) or "nothing"
+        waits = ", ".join(f"slice {use.name}" for use in cluster.waiting) or "nothing"
         try:
             self._policy.decide(ClusterView(cast(Any, self), cluster.now))
         except Misdeed:
@@ -75,7 +71,7 @@ class PlacementJudge(Placement):
         return partial(self._act, name) if name in ACTS else getattr(self._actions, name)
 
     def _act(self, what: str, use: SliceUse, *how: Any) -> bool:
-        name, waiting = label(use.name), self._actions.waiting()
+        name, waiting = f"slice {use.name}", self._actions.waiting()
         self._did.append(f"{what} {name}")
         if use.number not in [each.number for each in (*waiting, *self._actions.running())]:
             self._fail("gone", f"`{what}` of {name}, which neither waits nor has devices: it kept what it saw earlier")
@@ -102,7 +98,7 @@ class PlacementJudge(Placement):
                 self._passed[each.number] += 1
             if self._passed[each.number] >= PASSED:
                 what = f"{PASSED} that were asked for later have started where it could be (if meant: may_starve=True)"
-                self._fail("starves", f"starved {label(each.name)}: {what}")
+                self._fail("starves", f"starved slice {each.name}: {what}")
 
 
 class ResizingJudge(PlacementJudge):
@@ -119,7 +115,6 @@ class _PlayingSlices:
         self._controller = Controller(Cluster(world.islands), lambda: self.judge)
         self._todo: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._slices: dict[int, tuple[ComingSlice, int, str]] = {}  # by number: what it still needs, its name now
-        self._idle: dict[str, int] = {}  # slices that wait while all is free that they could have: since when
         self._hear(*[p.MessageReceived(HOST + n, p.Join(n, 0)) for n in range(sum(i.hosts for i in world.islands))])
         self._hear(*[p.MessageReceived(1 + n, p.Open(str(n), 1 + n, n)) for n in range(CLIENTS)])
         for number, each in enumerate(world.coming, 1):
@@ -156,7 +151,7 @@ class _PlayingSlices:
         coming, woken = self._todo[0][0] if self._todo else NEVER, self._controller.next_wakeup()
         at = min(end, coming, NEVER if woken is None else woken)
         if at - self._heard > IDLE:
-            self._judge_idle(0)
+            self._judge_idle()
             return False
         for number in ends:
             each, left, name = self._slices[number]
@@ -171,7 +166,6 @@ class _PlayingSlices:
             self._wakes()
         if self.found is not None:
             raise self.found
-        self._judge_idle(IDLE)
         return True
 
     def _wakes(self) -> None:
@@ -181,16 +175,13 @@ class _PlayingSlices:
         if self._hurried >= HASTY:
             self.fail("hurries", f"asked to be woken {HASTY} times within a second each: name a time that matters")
 
-    def _judge_idle(self, longest: int) -> None:
-        """A slice waits, and nobody has anything that it could have."""
+    def _judge_idle(self) -> None:
+        """At the end: whether a slice waits, and nobody has anything that it could have."""
         resources = self._controller.resources
         taken = {place.island for binding in resources.bindings() for place in binding.places}
-        for key in [*resources.queue]:
-            name = label(key[1])
-            free = taken.isdisjoint(resources.matching(key)) and resources.could_start(key, spans.EMPTY) is not None
-            since = self._idle.setdefault(name, self.now) if free else self._idle.pop(name, self.now)
-            if free and self.now - since >= longest:
-                self.fail("never starts", f"never started {name}, though all that it could have is free")
+        for key in resources.queue:
+            if taken.isdisjoint(resources.matching(key)) and resources.could_start(key, spans.EMPTY):
+                self.fail("never starts", f"never started slice {key[1]}, though all that it could have is free")
 
     def _has(self, number: int) -> bool:
         """Whether this slice has devices, and can use them."""
@@ -212,7 +203,7 @@ class _PlayingSlices:
         call: Any = p.Register(number, Program(name, (spec,), (), (), (), ()))
         if each.sizes and self.judge.resizes:
             call = p.AskElastic(number, name, spec, each.sizes)
-        said = f"{label(name)} of client {each.client} is asked for: {each}"
+        said = f"slice {name} of client {each.client} is asked for: {each}"
         self._happens(said, p.MessageReceived(1 + each.client, call))
 
     def _releases(self, number: int) -> None:

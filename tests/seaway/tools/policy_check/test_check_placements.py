@@ -21,6 +21,7 @@ from core.schedule.policy import (
     Ticket,
 )
 from examples.policies.job_backfill import Conservative, Easy
+from examples.policies.pollux import MarginalGain
 from examples.policies.themis import Themis
 from examples.policies.tiresias import Tiresias
 from seaway.errors import WrongPolicy
@@ -156,7 +157,7 @@ def test_each_mistake_is_found_and_shown_in_a_small_world(policy: type[Placement
 
 
 def test_what_is_meant_to_starve_some_may() -> None:
-    for policy in (FirstFit, Wide, Conservative, Tiresias):
+    for policy in (FirstFit, Wide, Conservative, Tiresias, MarginalGain):
         assert sw.policies.check(policy, worlds=24, may_starve=True).asked > 500
 
 

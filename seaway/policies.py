@@ -98,7 +98,8 @@ def check(
     The error shows the smallest world that was found in which it does so, as a trace. It is wrong to raise; to pick
     what is not ready; to change in `pick` what it got, or the policy itself; to answer otherwise than another policy
     that was made alike; to let a gang wait while 600 that came later enter on its devices; and to reserve
-    devices for too long, or again and again for a moment.
+    devices for too long, or again and again for a moment. A `Placement` is shown slices instead, and docs/policies.md
+    says what is wrong there.
 
     policy: its class, a function that makes it, an instance, or its name. worlds, seed: how many, and which.
     may_starve: it is meant to prefer some gangs for ever. max_reserved: nanoseconds for which it may keep devices free,

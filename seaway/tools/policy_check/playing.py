@@ -33,7 +33,7 @@ class PlayedWorld(msgspec.Struct):
     asked: int
 
 
-def play(world: PolicyWorld, make: MakePolicy, limit: int, may_starve: bool = False) -> PlayedWorld:
+def play(world: PolicyWorld, make: MakePolicy, limit: int, may_starve: bool) -> PlayedWorld:
     """`limit`: nanoseconds for which devices may be kept free, beyond what runs there."""
     playing = _Playing(world, make, limit, may_starve)
     try:
@@ -61,7 +61,7 @@ class _Playing:
         self._started: set[int] = set()
         self._left: dict[int, int] = {}  # client -> gangs to come, that wait, or run
         self._spins = 0
-        for gang in world.gangs:
+        for gang in world.coming:
             self._left[gang.client] = self._left.get(gang.client, 0) + 1 + gang.again
             self._at(gang.at, self._comes, gang)
 

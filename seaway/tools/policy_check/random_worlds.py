@@ -7,11 +7,13 @@ want to run too: there it shows whether anybody starves.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
+from typing import Any, ClassVar
 
 import msgspec
 
-from core.model import Spans
+from core.model import Spans, spans
 
 MS = 1_000_000
 DEVICES = 8
@@ -22,6 +24,11 @@ CROWD = 700  # gangs that a client of a crowded world brings, one after the othe
 
 class ComingGang(msgspec.Struct, frozen=True):
     """A gang that comes at a time."""
+
+    PLAINER: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"patience": 0}, {"due": 0}, {"priority": 0}, {"weight": 1}, {"again": 0}, {"at": 0},
+        {"lasts": COSTS[1]}, {"cost": COSTS[1], "lasts": COSTS[1]}, {"devices": PLACES[0]}, {"client": 0},
+    )  # fmt: skip
 
     at: int
     client: int
@@ -36,8 +43,15 @@ class ComingGang(msgspec.Struct, frozen=True):
 
 
 class PolicyWorld(msgspec.Struct, frozen=True):
+    coming: tuple[ComingGang, ...]
     window: int
-    gangs: tuple[ComingGang, ...]
+
+    def __str__(self) -> str:
+        gangs, devices = len(self.coming), spans.text(spans.union(*(gang.devices for gang in self.coming)))
+        return f"{gangs} gang{'s' * (gangs != 1)} on devices {devices}, {self.window} may be ahead on a device"
+
+    def plainer(self) -> Iterator[PolicyWorld]:
+        yield PolicyWorld(self.coming, 1)
 
 
 def draw(rng: Random) -> PolicyWorld:
@@ -57,7 +71,7 @@ def draw(rng: Random) -> PolicyWorld:
                 again=rng.choice((0, 0, 0, 3)),
             )
         )  # fmt: skip
-    return PolicyWorld(rng.choice((1, 2, 4, 8)), tuple(gangs))
+    return PolicyWorld(tuple(gangs), rng.choice((1, 2, 4, 8)))
 
 
 def crowded(rng: Random) -> PolicyWorld:
@@ -76,4 +90,4 @@ def crowded(rng: Random) -> PolicyWorld:
         ]
     place = PLACES[0] if halves else rng.choice((PLACES[0], *places))
     alone = ComingGang(rng.randint(0, 50) * MS, 0, place, COSTS[1], COSTS[1])
-    return PolicyWorld(rng.choice((1, 2, 4)), (*crowd, alone))
+    return PolicyWorld((*crowd, alone), rng.choice((1, 2, 4)))

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
-from .random_worlds import MS, PLACES, ComingGang, PolicyWorld
+from .placement_worlds import PlacementWorld
+from .random_worlds import PolicyWorld
 
 TRIES = 400  # smaller worlds that are played
 BUDGET = 30_000  # questions to the policy in all of these: a count, so that the result is the same on any machine
-
-PLAINER: tuple[dict[str, object], ...] = (
-    {"patience": 0}, {"due": 0}, {"priority": 0}, {"weight": 1}, {"again": 0}, {"at": 0},
-    {"cost": 10 * MS, "lasts": 10 * MS}, {"devices": PLACES[0]}, {"client": 0},
-)  # fmt: skip
+World = TypeVar("World", PolicyWorld, PlacementWorld)
 
 
-def shrink(world: PolicyWorld, goes_wrong: Callable[[PolicyWorld], tuple[bool, int]]) -> PolicyWorld:
+def shrink(world: World, goes_wrong: Callable[[World], tuple[bool, int]]) -> World:
     """`goes_wrong`: whether the same goes wrong in this world, and how often the policy was asked to find out."""
     tries = asked = 0
     shrunk = True
     while shrunk:
         shrunk = False
         for smaller in _smaller(world):
+            if smaller == world:
+                continue
             tries += 1
             if tries > TRIES or asked > BUDGET:
                 return world
@@ -35,32 +35,20 @@ def shrink(world: PolicyWorld, goes_wrong: Callable[[PolicyWorld], tuple[bool, i
     return world
 
 
-def _smaller(world: PolicyWorld) -> Iterator[PolicyWorld]:
+def _smaller(world: Any) -> Iterator[Any]:
     """Worlds that are a little simpler, those with much less first."""
-    gangs = world.gangs
-    if any(gang.again for gang in gangs):
-        yield PolicyWorld(world.window, tuple(msgspec.structs.replace(gang, again=0) for gang in gangs))
-    first = min(gang.at for gang in gangs)
-    if first:
-        yield PolicyWorld(world.window, tuple(msgspec.structs.replace(gang, at=gang.at - first) for gang in gangs))
-    size = len(gangs) // 2
+    coming = world.coming
+    yield replace(world, coming=tuple(replace(each, again=0) for each in coming))
+    first = min(each.at for each in coming)
+    yield replace(world, coming=tuple(replace(each, at=each.at - first) for each in coming))
+    size = len(coming) // 2
     while size:
-        for at in range(0, len(gangs), size):
-            rest = gangs[:at] + gangs[at + size :]
+        for at in range(0, len(coming), size):
+            rest = coming[:at] + coming[at + size :]
             if rest:
-                yield PolicyWorld(world.window, rest)
+                yield replace(world, coming=rest)
         size //= 2
-    if world.window > 1:
-        yield PolicyWorld(1, gangs)
-    for at, gang in enumerate(gangs):
-        for plainer in _plainer(gang):
-            yield PolicyWorld(world.window, (*gangs[:at], plainer, *gangs[at + 1 :]))
-
-
-def _plainer(gang: ComingGang) -> Iterator[ComingGang]:
-    for change in PLAINER:
-        found = msgspec.structs.replace(gang, **change)
-        if found != gang:
-            yield found
-    if gang.lasts != gang.cost:
-        yield msgspec.structs.replace(gang, lasts=gang.cost)
+    yield from world.plainer()
+    for place, each in enumerate(coming):
+        for change in each.PLAINER:
+            yield replace(world, coming=(*coming[:place], replace(each, **change), *coming[place + 1 :]))

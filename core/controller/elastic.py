@@ -232,7 +232,7 @@ class Elastic(ControllerModule):
             return None
         larger = each.sizes[bisect_left(each.sizes, current.spec.devices + 1) :]
         for b in self._resources.waiting() if larger else ():
-            if b.claim and self._resources.bars(b, current):
+            if (b.claim or self._resources.decide is not None) and self._resources.bars(b, current):
                 return None
         return self._largest(each, current, larger)
 

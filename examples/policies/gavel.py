@@ -70,7 +70,7 @@ def parts_of(uses: list[SliceUse], cluster: ClusterView) -> dict[tuple[int, str]
     for island in cluster.islands:
         room[island.kind] = room.get(island.kind, 0) + island.island.devices
     kinds = list(room)
-    speed = np.array([[1 / use.needs(kind) if use.needs(kind) else 0.0 for kind in kinds] for use in uses])
+    speed = np.array([[speed_of(use, kind) for kind in kinds] for use in uses])
     equal = np.array([[room[kind] for kind in kinds]]) / sum(room.values())
     normed = speed / np.maximum((speed * equal).sum(axis=1, keepdims=True), 1e-300)
     jobs, count = normed.shape
@@ -84,3 +84,8 @@ def parts_of(uses: list[SliceUse], cluster: ClusterView) -> dict[tuple[int, str]
     found = linprog([0.0] * (jobs * count) + [-1.0], A_ub=[*worst, *whole, *fits], b_ub=limits).x
     return {(use.number, kind): float(found[job * count + k])
             for job, use in enumerate(uses) for k, kind in enumerate(kinds)}  # fmt: skip
+
+
+def speed_of(use: SliceUse, kind: str) -> float:
+    """One that says nothing is as fast on all kinds; one that names kinds does not run on others."""
+    return 1 / use.needs(kind) if use.needs(kind) else float(not use.expected)

@@ -29,7 +29,7 @@ class Themis(Placement):
             self.due = cluster.now + self.lease
             chosen = cluster.together(sorted((*cluster.waiting, *cluster.running), key=order))
             for use in cluster.running:
-                if use not in chosen:
+                if use.number not in chosen:
                     cluster.suspend(use)
         for use in sorted(cluster.waiting, key=order):
             cluster.start(use)

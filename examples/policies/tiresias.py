@@ -30,9 +30,9 @@ class Tiresias(Placement):
         every = sorted((*cluster.waiting, *cluster.running), key=lambda use: (self.level(use, now)[0], use.number))
         chosen = cluster.together(every)
         for use in every:
-            if use not in chosen and use.at is not None:
+            if use.number not in chosen and use.at is not None:
                 cluster.suspend(use)
         for use in every:
-            if use in chosen and use.at is None:
-                cluster.start(use)
+            if use.number in chosen and use.at is None:
+                cluster.start(use, chosen[use.number])
         cluster.wake(min((now + self.level(use, now)[1] for use in cluster.running), default=NEVER))

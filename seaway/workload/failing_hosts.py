@@ -27,7 +27,7 @@ class Outage(Timed, frozen=True, kw_only=True):
 
     times = ("at", "repaired")
 
-    host: int
+    host: int = 0
     repaired: int = 0
 
 

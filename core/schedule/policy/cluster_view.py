@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from ...model import Island
+from ...model import Island, spans
 from .slice_use import NEVER, SliceUse
 
 
@@ -103,20 +103,21 @@ class ClusterView:
                 return at, free - use.devices
         return NEVER, 0
 
-    def together(self, uses: Iterable[SliceUse]) -> list[SliceUse]:
-        """Those of these slices that have room at one time, if all others leave: the first ones first. One that runs
-        stays on its island. Any devices will do, as for `free_at`."""
-        room = {island.name: island.free for island in self.islands}
-        for use in self.running:
-            if use.at is not None:
-                room[use.at.name] += use.devices
-        found = []
+    def together(self, uses: Iterable[SliceUse]) -> dict[int, IslandUse]:
+        """Which of these slices have room at one time, each alone on its devices, if all others leave: the first ones
+        first. By their numbers, where: one that runs stays on its island. Any devices will do, as for `free_at`."""
+        islands = self.islands
+        room = [island.free for island in islands]
+        for index in range(len(islands)):
+            here = [use.where for use in self.running if use.at and use.at.index == index]
+            room[index] += spans.count(spans.union(*here))
+        found = {}
         for use in uses:
-            fit = [use.at.name] if use.at is not None else [island.name for island in self.suits(use)]
-            for name in sorted(fit, key=lambda name: -room[name]):
-                if room[name] >= use.devices:
-                    room[name] -= use.devices
-                    found.append(use)
+            fit = [use.at.index] if use.at is not None else self._actions.suits(use)
+            for index in sorted(fit, key=lambda index: -room[index]):
+                if room[index] >= use.devices:
+                    room[index] -= use.devices
+                    found[use.number] = islands[index]
                     break
         return found
 

@@ -104,7 +104,7 @@ def with_failures(days: int) -> None:
 def played(jobs: Jobs, policy: Any, hosts: int, cluster: Any = "B", **options: Any) -> tuple[JobReport, float]:
     """With the CPU seconds that it took."""
     sizes: Any = {"hosts": hosts, "devices_per_host": 8} if hosts else {}
-    config = {"preempt_keep": 0, "max_runs": 1 << 20, "max_programs": 1 << 20}
+    config: Any = {"preempt_keep": 0, "max_runs": 1 << 20, "max_programs": 1 << 20}
     begun = time.process_time()
     with sw.simulate(cluster, policy=policy, profile="ideal", config=config, **sizes, **options):
         report = jobs.play()

@@ -25,7 +25,7 @@ MIX = sw.workload.poisson_jobs(
 
 
 def played(jobs: Jobs, policy: Any, hosts: int = 8, **options: Any) -> JobReport:
-    config = {"preempt_keep": 0}
+    config: Any = {"preempt_keep": 0}
     with sw.simulate("B", hosts=hosts, devices_per_host=8, policy=policy, profile="ideal", config=config, **options):
         return jobs.play()
 
@@ -90,7 +90,7 @@ def test_gavel_gives_equals_equal_time_on_the_fast_kind(tmp_path: Any) -> None:
                     '[[island]]\nname = "i1"\nkind = "tpu-v4"\nhosts = 1\ndevices_per_host = 8\n')  # fmt: skip
     jobs = Jobs([Job(at=f"{at}s", user=f"u{at}", name=f"j{at}", devices=8, steps=600,
                      step={"tpu-v3": "30s", "tpu-v4": "10s"}) for at in (1, 2)])  # fmt: skip
-    config = {"preempt_keep": 0}
+    config: Any = {"preempt_keep": 0}
     with sw.simulate(file, policy=MaxMin(round_time=360 * S), profile="ideal", config=config):
         frame = jobs.play().frame()
     # each makes a step in 15 s on average: 9,000 s for 600
@@ -128,7 +128,8 @@ def test_a_placement_sees_which_slices_have_room_at_one_time() -> None:
         def decide(self, cluster: ClusterView) -> None:
             super().decide(cluster)
             both = [*cluster.waiting, *cluster.running]
-            seen.append([use.client_name for use in cluster.together(both)])
+            there = cluster.together(both)
+            seen.append([use.client_name for use in both if use.number in there])
 
     played(
         Jobs([Job(at="1s", user="ann", devices=40, step="10s"), Job(at="2s", user="bob", devices=64, step="1s")]),

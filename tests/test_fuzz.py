@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import planted, planted_anew, planted_disks, planted_growth, planted_moves, planted_reserving  # noqa: F401
+from tests.fuzz import (  # noqa: F401
+    planted,
+    planted_anew,
+    planted_disks,
+    planted_growth,
+    planted_moves,
+    planted_places,
+    planted_reserving,
+)
 from tests.fuzz.case import Action, Case, CrashHost, Restart
 from tests.fuzz.draw import (
     ACCOUNTS,

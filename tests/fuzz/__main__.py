@@ -11,7 +11,15 @@ import argparse
 import sys
 from time import process_time
 
-from . import planted, planted_anew, planted_disks, planted_growth, planted_moves, planted_reserving  # noqa: F401
+from . import (  # noqa: F401
+    planted,
+    planted_anew,
+    planted_disks,
+    planted_growth,
+    planted_moves,
+    planted_places,
+    planted_reserving,
+)
 from .case import Case, describe
 from .draw import draw
 from .planting import table

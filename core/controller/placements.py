@@ -154,12 +154,11 @@ class Placements(ControllerModule):
         now = self._state.now
         self._renew(now)
         self._kept, self._islands = spans.EMPTY, []
-        if self.placement is None or not (self._waiting or self._running):
-            return
-        try:
-            self.placement.decide(ClusterView(self, now))
-        except Exception as error:  # the policy is a user's code
-            self._replace(f"raised {type(error).__name__}: {error} when asked to place slices")
+        if self.placement is not None and (self._waiting or self._running):
+            try:
+                self.placement.decide(ClusterView(self, now))
+            except Exception as error:  # the policy is a user's code
+                self._replace(f"raised {type(error).__name__}: {error} when asked to place slices")
         self._asked = self._known()
 
     def _replace(self, fault: str) -> None:

@@ -31,6 +31,7 @@ from tests.fuzz.draw import (
     ONE_WAY,
     OPERATED,
     PARTS,
+    PLACES,
     PREEMPTS,
     RESERVES,
     RESHARDS,
@@ -59,6 +60,7 @@ KINDS = (
     RESTED,
     DISKS,
     DAMAGED,
+    PLACES,
 )
 FIRSTS = [*range(0, SEEDS, CHUNK), *[first for kind in KINDS for first in range(kind, kind + FEWER, CHUNK)]]
 FOUND = {  # a seed that failed once, and what was wrong

@@ -140,7 +140,7 @@ class Placements(ControllerModule):
             del self._away[each]
         elif each.phase == "parked" or now >= late:
             if each.phase != "parked":
-                longest = self._state.config.preempt_longest
+                longest = max(self._state.config.preempt_longest, LEAVE)
                 self._stays.update(((number, name), now + longest) for name in each.names)
                 text = f"slice {each.names[0]!r} of client {each.session.name!r} stays: it waits for {each.why}"
                 self._outbox.effect(LogLine(text))

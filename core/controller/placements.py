@@ -27,6 +27,7 @@ from .state import ControllerModule, State
 from .watch import Watchdog
 
 LEAVE = 10_000_000_000  # nanoseconds that a slice has at least for leaving its devices
+SHORTEST = 1_000_000  # for which it stays at least where it has come: no turn is without an end
 ANY: Key = (-1, "")  # a slice gives way to whatever the policy starts instead
 
 
@@ -46,7 +47,7 @@ class Placements(ControllerModule):
     _kept: Spans = spans.EMPTY  # devices that are kept in this decision
     _islands: list[IslandUse] = []
     _away: dict[OnTheWay, int] = {}  # slices that it has suspended, and that do not wait yet: until when they must
-    _stays: dict[Key, int] = {}  # slices that could not leave, and until when they are left alone
+    _stays: dict[Key, int] = {}  # slices that could not leave, or were moved, and until when they are left alone
     _due: int = 0  # when to ask again, though nothing has changed; 0: never
     _asked: tuple[int, int, int] = (-1, -1, -1)  # what places and moves were like when it had answered last
     _seen: tuple[int, int, int] = (-1, -1, -1)  # and what they were like when it had, of those times that `work` asked
@@ -212,7 +213,7 @@ class Placements(ControllerModule):
     def suspend(self, use: SliceUse) -> bool:
         key, now = self._keys[use.number], self._state.now
         # one that has come back goes on for a while
-        back = use.since + self._state.config.preempt_keep if use.had else 0
+        back = use.since + self._while() if use.had else 0
         kept = max(back, self._stays.get(key, 0))
         if use.state != "running" or key in self._relocation.under_way:
             return False
@@ -235,10 +236,19 @@ class Placements(ControllerModule):
         return True
 
     def move(self, use: SliceUse, island: int) -> bool:
-        key = self._keys[use.number]
+        key, now = self._keys[use.number], self._state.now
         if use.state != "running" or key in self._relocation.under_way:
             return False
-        return not self._relocation.move(*key, self._state.now, self._kept, island)
+        if key in self._relocation.failed and now < self._stays.get(key, 0):
+            self.wake(self._stays[key])
+            return False
+        if self._relocation.move(*key, now, self._kept, island):
+            return False
+        self._stays[key] = now + self._while()
+        return True
+
+    def _while(self) -> int:
+        return max(self._state.config.preempt_keep, SHORTEST)
 
     def resize(self, use: SliceUse, devices: int) -> bool:
         done = self._elastic.resize(*self._keys[use.number], devices, self._state.now)

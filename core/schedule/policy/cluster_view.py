@@ -145,7 +145,8 @@ class ClusterView:
         return self._actions.suspend(use)
 
     def move(self, use: SliceUse, island: IslandUse | None = None) -> bool:
-        """Copy a slice's arrays to other devices, where it goes on. False: there are none, or it is on its way."""
+        """Copy a slice's arrays to other devices, where it goes on. False: there are none, or it is on its way; or that
+        has just failed, and the policy is asked again when it may be tried again."""
         return self._actions.move(use, -1 if island is None else island.island.index)
 
     def resize(self, use: SliceUse, devices: int) -> bool:

@@ -244,6 +244,41 @@ def test_one_that_comes_back_does_not_get_what_is_kept_for_another() -> None:
     drain(made)
 
 
+# --- it wants too much --------------------------------------------------------------------------------------------
+
+
+def test_a_move_that_fails_is_not_tried_again_at_once() -> None:
+    class Moving(InTurn):
+        tries = 0
+
+        def decide(self, cluster: ClusterView) -> None:
+            super().decide(cluster)
+            for use in cluster.running:
+                self.tries += cluster.move(use, cluster.islands[1])
+
+    policy = Moving()
+    small = Island(name="j", hosts=1, devices_per_host=2, memory=8)
+    made = begun(lambda: policy, Island(name="i", hosts=1, devices_per_host=2), small)
+    started(Client(made, "a", 2))
+    made.run_for(55 * S)
+    assert policy.tries == 6, "each 10 s: `Config.preempt_keep`"
+    drain(made)
+
+
+def test_a_slice_that_is_suspended_whenever_it_runs_runs_for_a_millisecond_at_least() -> None:
+    class Mad(InTurn):
+        def decide(self, cluster: ClusterView) -> None:
+            super().decide(cluster)
+            for use in cluster.running:
+                cluster.suspend(use)
+
+    made = World(Cluster((TWO_KINDS[0],)), seed=7, policy=Mad, config=Config(preempt_keep=0))
+    started(Client(made, "a", 2))
+    times = sum("is suspended: it gives way" in text for text in made.told)
+    assert times < 10
+    drain(made)
+
+
 # --- costs by kind ------------------------------------------------------------------------------------------------
 
 

@@ -140,8 +140,8 @@ class ClusterView:
 
     def suspend(self, use: SliceUse) -> bool:
         """Take its devices from a slice. Its arrays go to host memory, calls that have been admitted run to their end
-        or are cut at a step's end, and then it is one of those that wait. False: it cannot leave now; if it has just come
-        back, the policy is asked again when it can."""
+        or are cut at a step's end, and then it is one of those that wait. False: it cannot leave now; if it has just
+        come back, the policy is asked again when it can."""
         return self._actions.suspend(use)
 
     def move(self, use: SliceUse, island: IslandUse | None = None) -> bool:

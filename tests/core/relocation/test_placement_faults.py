@@ -8,7 +8,6 @@ import pytest
 from core.controller.config import Config
 from core.model.program import Program, SliceSpec, Value
 from core.model.topology import Cluster, Island
-from core.protocol import effects as e
 from core.schedule.policy import BestFit, ClusterView, FirstFit, InTurn, Placement, SliceUse
 from tests.core.build import Build
 from tests.core.views.rig import PAIR, ROWS, Arrays, program
@@ -18,7 +17,6 @@ from tests.world.world import World
 
 from .test_moves import operate, right, where
 from .test_placements import TWO_KINDS, Client, begun, drain
-
 
 HALF = Value((4,), "float32")  # of ROWS, on two devices
 

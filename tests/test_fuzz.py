@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import planted, planted_anew, planted_disks, planted_growth, planted_moves, planted_reserving  # noqa: F401
+from tests.fuzz import (  # noqa: F401
+    planted,
+    planted_anew,
+    planted_disks,
+    planted_growth,
+    planted_moves,
+    planted_places,
+    planted_reserving,
+)
 from tests.fuzz.case import Action, Case, CrashHost, Restart
 from tests.fuzz.draw import (
     ACCOUNTS,
@@ -23,6 +31,7 @@ from tests.fuzz.draw import (
     ONE_WAY,
     OPERATED,
     PARTS,
+    PLACES,
     PREEMPTS,
     RESERVES,
     RESHARDS,
@@ -51,6 +60,7 @@ KINDS = (
     RESTED,
     DISKS,
     DAMAGED,
+    PLACES,
 )
 FIRSTS = [*range(0, SEEDS, CHUNK), *[first for kind in KINDS for first in range(kind, kind + FEWER, CHUNK)]]
 FOUND = {  # a seed that failed once, and what was wrong

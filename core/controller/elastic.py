@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from ..model import Impossible, Place, SliceSpec, spans
 from ..protocol import AskElastic, Blame, LogLine, Refused, Sized
-from ..slices import FIRST, Binding, Key, Resources
+from ..slices import FIRST, UNDECIDED, Binding, Key, Resources
 from .outbox import TurnOutbox
 from .records import ClientRecord
 from .runs import Runs
@@ -232,7 +232,7 @@ class Elastic(ControllerModule):
             return None
         larger = each.sizes[bisect_left(each.sizes, current.spec.devices + 1) :]
         for b in self._resources.waiting() if larger else ():
-            if (b.claim or self._resources.decide is not None) and self._resources.bars(b, current):
+            if (b.claim or b.reason == UNDECIDED) and self._resources.bars(b, current):
                 return None
         return self._largest(each, current, larger)
 

@@ -79,7 +79,7 @@ class Failures(ControllerModule):
             self._state.map_changed = True
             if isinstance(moved.new, MustWait) and moved.new.fails and not self._state.slices_down:
                 self._state.slices_down.append(None)
-        self._runs.hosts_gone()
+        self._runs.hosts_changed()
 
     def slices_down(self, _: None, now: int) -> None:
         """What has not started fails if it needs one of them: the island may not form again for long."""

@@ -27,6 +27,7 @@ from .state import ControllerModule, State
 from .watch import Watchdog
 
 LEAVE = 10_000_000_000  # nanoseconds that a slice has at least for leaving its devices
+SHORTEST = 1_000_000  # for which it stays at least where it has come: no turn is without an end
 ANY: Key = (-1, "")  # a slice gives way to whatever the policy starts instead
 
 
@@ -46,9 +47,10 @@ class Placements(ControllerModule):
     _kept: Spans = spans.EMPTY  # devices that are kept in this decision
     _islands: list[IslandUse] = []
     _away: dict[OnTheWay, int] = {}  # slices that it has suspended, and that do not wait yet: until when they must
-    _stays: dict[Key, int] = {}  # slices that could not leave, and until when they are left alone
+    _stays: dict[Key, int] = {}  # slices that could not leave, or were moved, and until when they are left alone
     _due: int = 0  # when to ask again, though nothing has changed; 0: never
-    _seen: tuple[int, int] = (-1, -1)  # what places and moves were like when it was asked last
+    _asked: tuple[int, int, int] = (-1, -1, -1)  # what places and moves were like when it had answered last
+    _seen: tuple[int, int, int] = (-1, -1, -1)  # and what they were like when it had, of those times that `work` asked
 
     def __post_init__(self) -> None:
         self._resources.rank = self.rank
@@ -93,16 +95,15 @@ class Placements(ControllerModule):
             use.number, use.sizes = binding.ticket, self._elastic.sizes_of(key)
             self._keys[use.number] = key
             if before := self._uses.get((key[0], binding.beside)):
-                use.asked, use.began, use.had = before.asked, before.began, dict(before.had)
+                use.asked, use.began, use.had = before.asked, before.began, before.until(now)
         places = binding.places
         place, each = places[0] if places else None, self._relocation.under_way.get(key)
         at = self._state.cluster.islands[place.island] if place else None
-        if (at is None) != (use.at is None) or (at and use.at and at.index != use.at.index):
-            if use.at is not None:
-                use.had[use.at.kind] = use.had.get(use.at.kind, 0) + now - use.since
-            use.at, use.since = at, now
-            if at is not None and use.began < 0:
+        if (at and at.index) != (use.at and use.at.index):
+            use.had, use.since = use.until(now), now
+            if use.began < 0:
                 use.began = now
+        use.at = at  # it may have grown
         use.where = device_spans(place) if place else spans.EMPTY
         leaves = each is not None and (each.asleep or each in self._away)
         use.state = ("leaving" if leaves else "running") if at else "waiting"
@@ -117,28 +118,30 @@ class Placements(ControllerModule):
 
     def work(self, now: int) -> bool:
         """True: it has done something."""
-        seen = (self._resources.version, len(self._relocation.under_way))
+        seen = self._known()
         if self._seen == seen and not 0 < self._due <= now:
             return False
         self._due = 0 if self._due <= now else self._due
         for each in [*self._away]:
             self._look(each, now)
-        self._seen = (-1, -1)
         self._runs.slices_bound(now)
-        self._seen = (self._resources.version, len(self._relocation.under_way))
+        self._seen = self._asked  # a run that has one slice now may ask for another
         if self._due:
             self._watch.begin_for(("placement",), now, max(1, self._due - now), lambda at: None)
         return self._seen != seen
+
+    def _known(self) -> tuple[int, int, int]:
+        return self._resources.version, len(self._relocation.under_way), len(self._relocation.resting)
 
     def _look(self, each: OnTheWay, now: int) -> None:
         """Once it has left, it wants its devices back. One that cannot leave, for want of room in host memory, stays,
         and is left alone for a while."""
         number, late = each.session.number, self._away[each]
-        if self._relocation.is_over(each) or not each.asleep or each.gives_way_to is None:
+        if self._relocation.is_over(each) or each.detached or not each.asleep or each.gives_way_to is None:
             del self._away[each]
         elif each.phase == "parked" or now >= late:
             if each.phase != "parked":
-                longest = self._state.config.preempt_longest
+                longest = max(self._state.config.preempt_longest, LEAVE)
                 self._stays.update(((number, name), now + longest) for name in each.names)
                 text = f"slice {each.names[0]!r} of client {each.session.name!r} stays: it waits for {each.why}"
                 self._outbox.effect(LogLine(text))
@@ -152,17 +155,20 @@ class Placements(ControllerModule):
         now = self._state.now
         self._renew(now)
         self._kept, self._islands = spans.EMPTY, []
-        if self.placement is None or not (self._waiting or self._running):
-            return
-        try:
-            self.placement.decide(ClusterView(self, now))
-        except Exception as error:  # the policy is a user's code
-            self._replace(f"raised {type(error).__name__}: {error} when asked to place slices")
+        if self.placement is not None and (self._waiting or self._running):
+            try:
+                self.placement.decide(ClusterView(self, now))
+            except Exception as error:  # the policy is a user's code
+                self._replace(f"raised {type(error).__name__}: {error} when asked to place slices")
+        self._asked = self._known()
 
     def _replace(self, fault: str) -> None:
         name, self.placement = type(self.placement).__name__, None
         self._resources.decided_by(None)
         self._elastic.automatic = True
+        for each in self._away:
+            self._relocation.resume(each.session.number, each.names[0], self._state.now, given_back=True)
+        self._away.clear()
         for island in self._state.islands:
             self._outbox.effect(PolicyReplaced(island.island.name, name, fault))
 
@@ -178,7 +184,9 @@ class Placements(ControllerModule):
         return self._resources.free(island, self._kept)
 
     def waiting(self) -> list[SliceUse]:
-        return sorted(self._waiting.values(), key=attrgetter("number"))
+        resting = self._relocation.resting
+        found = [use for key, use in self._waiting.items() if key[0] not in resting]
+        return sorted(found, key=attrgetter("number"))
 
     def running(self) -> list[SliceUse]:
         return sorted(self._running.values(), key=attrgetter("number"))
@@ -205,9 +213,12 @@ class Placements(ControllerModule):
     def suspend(self, use: SliceUse) -> bool:
         key, now = self._keys[use.number], self._state.now
         # one that has come back goes on for a while
-        back = use.since + self._state.config.preempt_keep if use.had else 0
+        back = use.since + self._while() if use.had else 0
         kept = max(back, self._stays.get(key, 0))
-        if use.state != "running" or key in self._relocation.under_way or now < kept:
+        if use.state != "running" or key in self._relocation.under_way:
+            return False
+        if now < kept:
+            self.wake(kept)
             return False
         self._stays.pop(key, None)
         if self._relocation.suspend(*key, now):
@@ -225,13 +236,24 @@ class Placements(ControllerModule):
         return True
 
     def move(self, use: SliceUse, island: int) -> bool:
-        key = self._keys[use.number]
+        key, now = self._keys[use.number], self._state.now
         if use.state != "running" or key in self._relocation.under_way:
             return False
-        return not self._relocation.move(*key, self._state.now, island=island)
+        if key in self._relocation.failed and now < self._stays.get(key, 0):
+            self.wake(self._stays[key])
+            return False
+        if self._relocation.move(*key, now, self._kept, island):
+            return False
+        self._stays[key] = now + self._while()
+        return True
+
+    def _while(self) -> int:
+        return max(self._state.config.preempt_keep, SHORTEST)
 
     def resize(self, use: SliceUse, devices: int) -> bool:
-        return self._elastic.resize(*self._keys[use.number], devices, self._state.now)
+        done = self._elastic.resize(*self._keys[use.number], devices, self._state.now)
+        self._renew(self._state.now)
+        return done
 
     def wake(self, at: int) -> None:
         if at > self._state.now:

@@ -114,7 +114,8 @@ class ClientRecord(msgspec.Struct, eq=False):
         """Whether all that it computes on these slices has a cost on devices of this kind."""
         irs = [each.ir for name in slices for each in self.on_slice.get(name, {}).values()]
         nodes = [(ir, each) for ir in irs for each in ir.nodes if isinstance(each, Node)]
-        here = [ir.computations[each.computation] for ir, each in nodes if ir.slices[each.slice].name in slices]
+        on = [(ir.computations[each.computation], ir.slices[each.slice]) for ir, each in nodes]
+        here = [computation for computation, spec in on if spec.name in slices or spec.of in slices]
         return all(not each.by_kind or kind in each.by_kind for each in here)
 
     def ran(self, run: int) -> None:

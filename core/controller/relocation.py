@@ -21,12 +21,13 @@ The functions that matter: `move`, `suspend`, `resume`, `work`, `_step`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from ..compile import Lowerings, home
 from ..memory import Buffer, Buffers, Ledger, Spill
-from ..model import Place, Spans, spans
+from ..model import Place, ProgramError, Spans, spans
 from ..protocol import Blame, LogLine, SuspendedSlices
 from ..slices import Binding, Resources
 from .admission import Admission
@@ -128,9 +129,10 @@ class Relocation(ControllerModule):
                 there = tuple(moved(place, each.place, target) for place in places if place is not None)
                 lie = one_by_one(record.layouts) or tuple(home(record.ir, there, value) for value in record.ir.args)
                 args = tuple(replace(layout, place=moved(layout.place, each.place, target)) for layout in lie)
-                rows = self._compilation.rows_of(self._lowerings.lower(record.ir, there, args))
-                rows.users += 1
-                each.ahead.append(rows)
+                with suppress(ProgramError):  # it has no cost on such devices: its runs are refused
+                    rows = self._compilation.rows_of(self._lowerings.lower(record.ir, there, args))
+                    rows.users += 1
+                    each.ahead.append(rows)
 
     def _compiled(self, each: OnTheWay) -> None:
         """It waits for code no longer."""

@@ -301,8 +301,10 @@ class Runs(ControllerModule):
         lacks, session = self._resources.lacks_hosts, run.session.number
         return any(lacks(session, spec.name) for spec in run.program.ir.slices)
 
-    def hosts_gone(self) -> None:
-        """Runs that wait for devices may lack hosts now."""
+    def hosts_changed(self) -> None:
+        """Runs that wait for devices may lack hosts now, or not any more."""
+        if self._resources.decide is not None:
+            self.renew_reasons()
         for runs in self._state.for_slice.values():
             for run in runs.values():
                 self._watch_wait(run)

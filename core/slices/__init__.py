@@ -14,7 +14,7 @@ waiting_texts   the reason for which a slice waits
 from __future__ import annotations
 
 from . import grids
-from .bindings import FIRST, LEFT, Binding, BoundSlice, MustWait
+from .bindings import FIRST, LEFT, UNDECIDED, Binding, BoundSlice, MustWait
 from .placing import fits
 from .refusals import Refusal
 from .resources import Resources

@@ -52,6 +52,8 @@ class Resources(PlaceSearch):
         self.cluster = cluster
         for inventory, island in zip(self._inventories, cluster.islands, strict=False):
             inventory.grow(island)
+        if self._bindings.notes:
+            self._bindings.changed.update(dict.fromkeys(self._bindings))
         self._inventories += [Inventory(island) for island in cluster.islands[len(self._inventories) :]]
         self.version += 1
 
@@ -91,6 +93,7 @@ class Resources(PlaceSearch):
 
     def device_lost(self, device: int) -> None:
         self._inventories[self.cluster.island_of_device(device).index].lose_device(device)
+        self.version += 1
 
     def usable(self, device: int) -> bool:
         island = self.cluster.island_of_device(device)
@@ -207,11 +210,10 @@ class Resources(PlaceSearch):
         """
         if self.decide is not None:
             self.decide()
-        if self.decide is not None:
-            started, self._started = self._started, []
-            bound = [b for key in started if (b := self._bindings.get(key))]
-        else:
-            bound = [self._bind_or_wait(self._bindings[key]) for key in list(self.queue)]
+        started, self._started = self._started, []
+        bound = [b for key in started if (b := self._bindings.get(key))]
+        if self.decide is None:  # or no longer
+            bound += [self._bind_or_wait(self._bindings[key]) for key in list(self.queue)]
         found = []
         for now in bound:
             key = now.key
@@ -221,13 +223,12 @@ class Resources(PlaceSearch):
         return found
 
     def renewed(self) -> dict[Key, str]:
-        """Return the waiting slices whose reasons have changed because a process was refused as a host, or accepted;
-        and the reasons."""
+        """Return the waiting slices whose reasons have changed because a process was refused as a host, or accepted,
+        or (if a policy places them) hosts have come or gone; and the reasons."""
         found: dict[Key, str] = {}
         for key in self.queue:
             known = self._bindings[key]
-            lacks = known.claim is None and (self.decide is None or self._lacks(known))
-            reason = f"waits for {self._missing(known)}" if lacks else known.reason
+            reason = known.reason if known.claim else self._without_claim(known)
             if reason != known.reason:
                 now = self._bindings[key] = msgspec.structs.replace(known, reason=reason)
                 found[key] = reason
@@ -425,8 +426,7 @@ class Resources(PlaceSearch):
     def _bind_or_wait(self, binding: Binding) -> Binding:
         """Bind the slice if possible; else let it wait, with an updated claim and reason."""
         if self.decide is not None:
-            lacks = self._lacks(binding)
-            return self._wait(binding, None, f"waits for {self._missing(binding)}" if lacks else UNDECIDED)
+            return self._wait(binding, None, self._without_claim(binding))
         place = self._find(binding, anyway=False)
         if place:
             return self._bound(binding, place)
@@ -461,6 +461,10 @@ class Resources(PlaceSearch):
     def _blockers(self, binding: Binding, claim: Place) -> str:
         rivals = [other for other in self._bindings.values() if self.bars(other, binding)]
         return blockers(self.cluster.islands[claim.island], claim, rivals, self._claims_ahead(binding))
+
+    def _without_claim(self, binding: Binding) -> str:
+        lacks = self.decide is None or self._lacks(binding)
+        return f"waits for {self._missing(binding)}" if lacks else UNDECIDED
 
     def _missing(self, binding: Binding) -> str:
         return missing(self._matching(binding.spec), self.refusals)

@@ -46,26 +46,24 @@ class PlaceSearch:
         anyway: bool = False,
     ) -> Place | None:  # fmt: skip
         """Where a slice that waits could be, without the devices `kept`: on this island if it is given, on these
-        devices if they are, in this layout. None: nowhere. `anyway`: where others are now, too."""
+        devices if they are, in this layout; or only where it was, if it can come back nowhere else. None: nowhere.
+        `anyway`: where others are now, too."""
         binding = self._bindings[key]
-        spec, back = binding.spec, binding.back
-        if island >= 0:
-            if island not in self.matching(key):
-                return None
+        spec, suits = binding.spec, self.matching(key)
+        if binding.within == "place":
+            island, devices, layout = -1, (), ""
+        elif island >= 0 and island not in suits:
+            return None
+        elif island >= 0:
             spec = msgspec.structs.replace(spec, island=self.cluster.islands[island].name)
         if layout and layout != spec.layout:
             spec = msgspec.structs.replace(spec, layout=layout, mesh=())
-        if back and (spec != binding.spec or devices) and (devices or back.island != island):
-            if binding.within != "any":
-                return None  # it can only go back to where it was, or near there
-            back = None
         if not devices:
-            wanted = msgspec.structs.replace(binding, spec=spec, back=back)
-            return self._find(wanted, anyway, ignore_claims=True, away=kept)
+            return self._find(msgspec.structs.replace(binding, spec=spec), anyway, ignore_claims=True, away=kept)
         inventory = self._inventories[self.cluster.island_of_device(devices[0]).index]
         base, size = inventory.island.base_device, inventory.island.devices
         here = [device - base for device in devices if base <= device < base + size]
-        if len(set(here)) != len(devices) or len(here) != spec.devices or inventory not in self._matching(spec):
+        if len(set(here)) != len(devices) or len(here) != spec.devices or inventory.island.index not in suits:
             raise Impossible(f"{len(devices)} devices, {devices[0]} first, are no place for {wish(spec)}")
         kept = spans.meet(kept, inventory.island.device_span)
         usable = inventory.usable(spec.exclusive, (kept,), all_spares=False, anyway=anyway)
@@ -80,8 +78,11 @@ class PlaceSearch:
         return [inventory.island.base_device + at for at, free in enumerate(usable) if free]
 
     def matching(self, key: Key) -> list[int]:
-        """The islands that have the name and the kind that the slice asks for."""
-        return [inventory.island.index for inventory in self._matching(self._bindings[key].spec)]
+        """The islands that have the name and the kind that the slice asks for, and where it may come back to."""
+        binding = self._bindings[key]
+        if binding.back is not None and binding.within != "any":
+            return [binding.back.island]
+        return [inventory.island.index for inventory in self._matching(binding.spec)]
 
     def _claim(self, binding: Binding) -> Place | None:
         """Return the place that the slice should wait for, or None if too few devices are up.
@@ -124,9 +125,10 @@ class PlaceSearch:
         spec, anyway = binding.spec, anyway or binding.left
         claims = [] if ignore_claims else [b.claim for b in self._claims_ahead(binding) if b.claim]
         if back := binding.back:
-            there = self._inventories[back.island].takes_back(back, spec.exclusive, anyway)
+            was = self._inventories[back.island]
+            there = was.takes_back(back, spec.exclusive, anyway) and spec.island in ("", was.island.name)
+            there = there and not spans.overlap(away, device_spans(back))
             there = there and (anyway or not any(self._overlap(claim, back) for claim in claims))
-            there = there and not spans.overlap(device_spans(back), away)
             if there or binding.within == "place":
                 return back if there else None
         for inventories, all_spares in self._tiers(binding, self._matching(spec)):

@@ -11,7 +11,7 @@ import argparse
 import sys
 from time import process_time
 
-from . import planted, planted_anew, planted_disks, planted_growth, planted_moves, planted_reserving  # noqa: F401
+from . import planted, planted_anew, planted_disks, planted_growth, planted_moves, planted_places, planted_reserving  # noqa: F401
 from .case import Case, describe
 from .draw import draw
 from .planting import table

@@ -38,7 +38,8 @@ from .waiting import who_waits
 
 LEASE = 80 * MS
 EVENTS = 120_000  # more than any case needs
-PATIENCE = 6 * S  # simulated time in which all must end once all faults have ended
+PATIENCE = 6 * S  # simulated time in which all must end once all faults have ended ...
+LEAVES = 12 * S  # ... if no slice may still try to leave its devices, as a policy wants (`placements.LEAVE`)
 
 # Actions after which a run may have any of the blames ANY.
 WEATHER = (
@@ -443,7 +444,7 @@ class Game:
         while not self._while(self._unsettled, S if self._for_slices() else PATIENCE):
             living = self._living()
             if not self._for_slices() or len(living) == 1:
-                if self._while(self._unsettled, PATIENCE):
+                if self._while(self._unsettled, LEAVES if self.case.setup.policy == "placing" else PATIENCE):
                     return
                 raise Failed("hang", who_waits(self.world, self._living(), self.events))
             idle = [script for script in living if not script.outstanding()]

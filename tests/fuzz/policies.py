@@ -84,9 +84,11 @@ class Placing(Placement, Newest):
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.resizes = rng.random() < 0.5  # type: ignore[misc]
+        self.sizes_left = 40  # each time a client moves to another size it makes an array more
 
     def decide(self, cluster: ClusterView) -> None:
         draw = self.rng.random
+        seldom = 0.1 if cluster.now < 100_000_000 else 0.02  # what has lasted so long is to come to an end
         for use in cluster.waiting:
             late = cluster.now - max(use.since, use.asked) > 20_000_000
             if late or draw() < 0.7:
@@ -94,12 +96,12 @@ class Placing(Placement, Newest):
                 if not started and draw() < 0.3:
                     cluster.keep(use)
         for use in cluster.running:
-            if draw() < 0.1:
+            if draw() < seldom:
                 cluster.suspend(use)
-            elif draw() < 0.1:
+            elif draw() < seldom:
                 cluster.move(use)
-            elif use.sizes and draw() < 0.3:
-                cluster.resize(use, self.rng.choice(use.sizes))
+            elif use.sizes and draw() < 0.3 and self.sizes_left:
+                self.sizes_left -= cluster.resize(use, self.rng.choice(use.sizes))
         if cluster.waiting:
             cluster.wake(cluster.now + self.rng.randint(1, 3_000_000))
 

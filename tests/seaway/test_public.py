@@ -31,11 +31,14 @@ MODULES = {
     """,
     "policies": """
         Policy Ready Ticket RunningGang Reserve SliceUse Fifo Stride RoundRobin Priority Shortest Deadline named
-        names check
+        Placement ClusterView IslandUse InTurn FirstFit BestFit BestKind Spread NEVER names check
     """,
     "costs": "Cost MemoryUse costs duration roofline_costs synthetic text_costs tpu_costs units work_of",
     "trace": "Trace joined of_setup step_table times",
-    "workload": "Arrival Arrivals Job JobReport Jobs LoadReport helios load pai philly poisson poisson_jobs",
+    "workload": """
+        Arrival Arrivals Job JobReport Jobs LoadReport failures failures_of helios load pai philly poisson poisson_jobs
+        stragglers
+    """,
 }
 
 

@@ -153,9 +153,10 @@ class Clients(ControllerModule):
             return f"program {call.program} is registered already"
         if len(session.programs) >= self._state.config.max_programs:
             return f"it registered more than {self._state.config.max_programs} programs"
-        program = session.registered(ProgramRecord(session, call.program, call.ir))
+        program = session.programs[call.program] = ProgramRecord(session, call.program, call.ir)
         try:
             validate(call.ir)
+            session.validated(program)
             program.nbytes = tuple(value.nbytes for value in call.ir.args)
             program.small = sum(program.nbytes) <= MAX_LITERALS
             program.donated = donated = frozenset(call.ir.donate_args)

@@ -84,7 +84,7 @@ class ClientRecord(msgspec.Struct, eq=False):
     names: RangeTable[BufferName] = msgspec.field(default_factory=RangeTable)
     top: int = 0  # no name above it was ever used
     programs: dict[int, ProgramRecord] = {}
-    on_slice: dict[str, dict[int, ProgramRecord]] = {}  # the same, by the slices that they need
+    on_slice: dict[str, dict[int, ProgramRecord]] = {}  # those that are valid, by the slices that they need
     runs: dict[int, RunRecord] = {}  # the client's name -> run, until it has ended
     last_run: int = 0  # names of runs only grow, so that one ends once
     gone: bool = False
@@ -95,19 +95,17 @@ class ClientRecord(msgspec.Struct, eq=False):
         self.top = max(self.top, named.name)
         return named
 
-    def registered(self, program: ProgramRecord) -> ProgramRecord:
-        self.programs[program.name] = program
+    def validated(self, program: ProgramRecord) -> None:
         for spec in program.ir.slices:
             self.on_slice.setdefault(spec.name, {})[program.name] = program
-        return program
 
     def unregistered(self, name: int) -> ProgramRecord | None:
         program = self.programs.pop(name, None)
         for spec in program.ir.slices if program is not None else ():
-            there = self.on_slice[spec.name]
+            there = self.on_slice.get(spec.name, {})
             there.pop(name, None)
             if not there:
-                del self.on_slice[spec.name]
+                self.on_slice.pop(spec.name, None)
         return program
 
     def priced_on(self, kind: str, slices: Sequence[str]) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from core.controller import Bounds, Config
 from core.model import SliceSpec
 from core.model.program import Program
 from core.model.topology import small
-from core.protocol import MOST_ABOUT, ProgramTold
+from core.protocol import MOST_ABOUT, OperateSlices, ProgramTold
 from tests.core.build import Build, chain
 from tests.world.script import Script
 from tests.world.timing import MS, S
@@ -263,3 +264,24 @@ def test_a_client_that_closes_its_session_is_told_that_it_is_over() -> None:
     said = told(w, client, number).blame
     assert said is not None
     assert said.code == "client-lost"
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_program_that_names_a_slice_twice_or_one_that_is_not_there_harms_nobody(wrong: bool) -> None:
+    w = world(hosts=4)
+    client = w.client("a")
+    good = program()
+    run = client.submit(good, bytes(32))
+    nowhere = msgspec.structs.replace(good, nodes=(msgspec.structs.replace(good.nodes[0], slice=7),))
+    number = client.register(nowhere if wrong else msgspec.structs.replace(good, slices=good.slices * 2), tell=True)
+    assert w.run()
+    assert run.good
+    blame = client.heard[number].blame
+    assert (blame is not None and blame.code == "refused") == wrong
+    w.controller.feed(OperateSlices(client.actor.number, "move"))
+    assert w.answer == ""
+    client.unregister(number)
+    assert w.run()
+    assert client.submit(good, bytes(32)).name
+    assert w.run()
+    assert w.faults == []

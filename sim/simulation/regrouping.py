@@ -288,6 +288,6 @@ class Beginning:
             return
         has = [at for at, host in enumerate(hosts) if host in here.waiting]
         if has:
-            # where it is not at the head, its turn comes when the gang before it ends
-            ready = np.array([here.arrived.get(hosts[at], 0) for at in has], dtype=np.int64)
+            # Where it is not at the head, its turn comes when the gang before it ends. (0 would be: not enqueued.)
+            ready = np.array([here.arrived.get(hosts[at], self._sim.now) for at in has], dtype=np.int64)
             island.gangs.enqueued(job, np.array(has), len(has), ready, here.placeholders)

@@ -81,3 +81,19 @@ def test_a_sweep_finds_the_interval_of_young_and_daly() -> None:
     ends = np.log(np.linspace(0.5, 2.0, 301))
     best = float(np.exp(ends[np.argmin(np.polyval(found, ends))]))
     assert lost(1.0, 60_000) < 1.05 * lost(best, 60_000)
+
+
+def test_jobs_go_on_alike_whether_hosts_are_simulated_together_or_one_by_one() -> None:
+    """Hosts that go and come again split an island's simulation and join it again, while gangs run and wait."""
+    faults = failures(8, "40h", mtbf="20h", repair="30min", seed=9)
+    jobs = Jobs(
+        Job(at=f"{at + 1}s", name=f"job{at}", user="ann" if at % 2 else "bob", devices=2 + 2 * (at % 3), step="10s",
+            steps=2_000 + 500 * at, checkpoint=60, checkpoint_time="1min", restart="1min") for at in range(8)
+    )  # fmt: skip
+    frames = []
+    for fidelity in ("exact", "cohort"):
+        with sw.simulate("B", hosts=8, devices_per_host=2, policy="in_turn", faults=faults, fidelity=fidelity):  # type: ignore[arg-type]
+            frames.append(jobs.play().frame())
+    assert frames[0]["ok"].all()
+    assert frames[0]["losses"].sum() > 3
+    assert frames[0].equals(frames[1])

@@ -243,8 +243,8 @@ class Client(LoopingClient):
             f"grpc://{chosen.controller}",
             client=chosen.name,
             **({"token_file": chosen.token_file} if chosen.token_file else {}),
-            timeout=chosen.patience,
-            patience=chosen.patience,
+            timeout=f"{chosen.patience}s",
+            patience=f"{chosen.patience}s",
         ) as session:
             self._session = session
             self.opened()

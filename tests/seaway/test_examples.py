@@ -115,3 +115,11 @@ def test_a_program_file_runs_as_many_clients(capsys: pytest.CaptureFixture[str])
 def test_each_example_is_tested() -> None:
     text = Path(__file__).read_text()
     assert [path.name for path in sorted(EXAMPLES.glob("*.py")) if f"{path.name}" not in text] == []
+
+
+def test_two_rl_jobs_by_phase_cost_less_than_each_alone(printed: Said) -> None:
+    """As much as RollMux reports, where the phases are of a length; and less where one is much longer."""
+    rows = re.findall(r"^(\d+, \d+).* (\d\.\d\d)$", printed("multiplex.py"), re.MULTILINE)
+    assert [row for row, _ in rows] == ["10, 10", "10, 8", "20, 5", "10, 8"]
+    equal, near, unlike, _ = (float(gain) for _, gain in rows)
+    assert equal > near > 1.38 > unlike > 1.2

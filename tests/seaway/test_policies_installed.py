@@ -52,6 +52,7 @@ def _site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_is_known_by_its_name() -> None:
     assert sw.policies.names() == [
         "fifo", "stride", "priority", "shortest", "deadline", "round_robin",
+        "first_fit", "in_turn", "best_fit", "best_kind", "spread",
         "acme_newest", "acme_needy", "acme_nothing", "acme_gone",
     ]  # fmt: skip
     made = sw.policies.named("acme-newest:depth=4")
@@ -104,4 +105,4 @@ def test_command_lines_take_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["simulate", str(program), "--cluster", "B", "--policy", "acme-newest"]) == 0
     assert "1 run" in capsys.readouterr().out
     assert main(["simulate", str(program), "--cluster", "B", "--policy", "acme-never"]) == 1
-    assert "there are fifo, stride, priority, shortest, deadline, round_robin, acme_newest" in capsys.readouterr().err
+    assert "best_kind, spread, acme_newest" in capsys.readouterr().err

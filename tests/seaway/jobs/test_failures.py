@@ -92,7 +92,7 @@ def test_jobs_go_on_alike_whether_hosts_are_simulated_together_or_one_by_one() -
     )  # fmt: skip
     frames = []
     for fidelity in ("exact", "cohort"):
-        with sw.simulate("B", hosts=8, devices_per_host=2, policy="in_turn", faults=faults, fidelity=fidelity):  # type: ignore[arg-type]
+        with sw.simulate("B", hosts=8, devices_per_host=2, policy="in_turn", faults=faults, fidelity=fidelity):
             frames.append(jobs.play().frame())
     assert frames[0]["ok"].all()
     assert frames[0]["losses"].sum() > 3

@@ -260,6 +260,7 @@ def test_the_controller_receives_heartbeats_at_the_same_time() -> None:
     """Decisions that the controller makes because time has passed, it makes when a message arrives. A cohort leaves out
     heartbeats that say nothing new, as those of an island without orders."""
     heard: dict[Any, set[tuple[int, int]]] = {"exact": set(), "cohort": set()}
+    beat = 0
     for fidelity, beats in heard.items():
         sim = Simulation(load("B", hosts=4, devices_per_host=2, islands=2), profile=profile("paper"), fidelity=fidelity)
         machine: Any = sim.controller_process.machine
@@ -276,7 +277,7 @@ def test_the_controller_receives_heartbeats_at_the_same_time() -> None:
         for n in (3, 5, 11, 15):
             client.act(lambda c, now: c.submit(1, (bytes(32),), now))
             sim.run(until=n * sim.times.beat // 2)
-    beat = sim.times.beat
+        beat = sim.times.beat
     assert heard["exact"] == {(n * beat + 10_000, island) for n in range(1, 8) for island in (0, 1)}
     assert heard["cohort"] == {(n * beat + 10_000, 0) for n in (1, 2, 3, 6)} | {(beat + 10_000, 1)}
 

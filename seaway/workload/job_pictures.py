@@ -19,6 +19,7 @@ from core.model import devices_by_cell
 
 from ..machines import TraceIsland
 from ..trace import busy, charts, keys, style, times
+from ..wording import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +44,7 @@ def jobs_picture(report: JobReport) -> Figure:
         parts["use"].set_title("In use")
         own = [(name, color) for name, color in colors.items() if color != style.OTHER]
         others = len(colors) - len(own)
-        rows = style.rows_of_key(parts["over"], own + [(f"{others} others", style.OTHER)] * bool(others))
+        rows = style.rows_of_key(parts["over"], own + [(plural(others, "other"), style.OTHER)] * bool(others))
         for name, title in (("over", f"{len(table):,} jobs: when they were over"), ("waited", "How long they waited")):
             style.title_above(parts[name], title, rows)
     return figure

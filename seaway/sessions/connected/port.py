@@ -107,10 +107,12 @@ class RealPort:
         try:
             while not over():
                 self._driver.check()
-                rest = LOOK if until is None else (until - self.now()) / 1e9
-                if rest <= 0:
-                    break
-                rung = bell.acquire(timeout=min(rest, LOOK if late is None else LATE / 1e9))
+                longest = LOOK if late is None else LATE / 1e9
+                if until is not None:
+                    longest = min(longest, (until - self.now()) / 1e9)
+                    if longest <= 0:
+                        break
+                rung = bell.acquire(timeout=longest)
                 if late is not None and not rung:
                     self.note(late)
                     late = None

@@ -101,7 +101,7 @@ def test_it_can_be_looked_at_while_its_only_thread_sleeps() -> None:
 
         with session:
             session.env.process(tick(session.env))
-            sw.sleep("200ms")
+            sw.sleep("1s")
         assert len(ticks) > 10_000
 
     _, visitor = visited(sleeps)

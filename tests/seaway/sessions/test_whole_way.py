@@ -53,7 +53,7 @@ def looped(step: Callable[[sw.Array], sw.Array], x: sw.Array, then: Callable[[sw
     return x
 
 
-@pytest.mark.parametrize(("then", "most"), [(wait, 325), (float, 720)], ids=["waited for", "read"])
+@pytest.mark.parametrize(("then", "most"), [(wait, 327), (float, 720)], ids=["waited for", "read"])
 def test_a_call_is_short_in_the_users_process(
     then: Callable[[sw.Array], object], most: int, counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,6 +215,8 @@ class Placements(ControllerModule):
 
     def suspend(self, use: SliceUse) -> bool:
         key, now = self._keys[use.number], self._state.now
+        if use.state != "running" or key in self._relocation.under_way:
+            return False
         # one that has come back goes on for a while
         back = use.since + self._state.config.preempt_keep if use.had else 0
         if use.since == now and use.had:
@@ -223,8 +225,6 @@ class Placements(ControllerModule):
         else:
             self._flips.pop(key, None)
         kept = max(back, self._stays.get(key, 0))
-        if use.state != "running" or key in self._relocation.under_way:
-            return False
         if now < kept:
             self.wake(kept)
             return False

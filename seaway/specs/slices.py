@@ -192,8 +192,7 @@ def by_kind(what: str, given: Expected) -> tuple[tuple[str, int], ...]:
 
 def elastic_of(sizes: tuple[int, ...], **options: Any) -> ElasticSlice:
     """Of just these sizes, be they two."""
-    made = slice((1, *[size + 1 for size in sizes]), **options)
-    return ElasticSlice(made._spec, sizes)
+    return ElasticSlice(slice(1, **options)._spec, sizes)
 
 
 def _sizes(devices: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Job schedulers: results beside those of a pool that knows nothing of Seaway, and how many jobs fit into a minute.
 
-    python -m experiments.bench jobs                 both tables; the second one takes about ten minutes
+    python -m experiments.bench jobs                 both tables; the second takes a quarter of an hour
     python -m experiments.bench jobs --days 7        a smaller second one
 
 The first table plays the same jobs on Seaway's scheduler (profile `ideal`) and in `pools`. They are equal to some

@@ -1,6 +1,6 @@
 """Gavel: max-min fairness on kinds of devices that suit jobs differently well.
 
-    seaway simulate jobs.py --policy examples/policies/gavel.py:MaxMin
+    seaway simulate examples/jobs.py --cluster A --policy examples/policies/gavel.py:MaxMin
 
 A linear program says which part of its time each job should be on each kind, so that the job that is worst off is as
 well off as can be: against an equal part of all kinds (Narayanan et al., OSDI 2020, with one size a job and no space

@@ -1,6 +1,6 @@
 """Backfilling of jobs: small ones go before the first that does not fit, where they do not delay it.
 
-    seaway simulate jobs.py --policy examples/policies/job_backfill.py:Easy
+    seaway simulate examples/jobs.py --cluster A --policy examples/policies/job_backfill.py:Easy
 
 `Easy` (Lifka 1995) keeps devices for the first job that waits, and for no other. `Conservative` keeps them for each, so
 none is delayed by one that was asked for later. Both rest on how long jobs say that they need their devices

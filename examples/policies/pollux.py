@@ -1,6 +1,6 @@
 """Sizes by marginal gain, as in Pollux: each device goes to the job that it speeds up most.
 
-    seaway simulate jobs.py --policy examples/policies/pollux.py:MarginalGain
+    seaway simulate examples/jobs.py --cluster A --policy examples/policies/pollux.py:MarginalGain
 
 Jobs have slices of several sizes (`sw.slice(devices=(2, 16))`, `Job(sizes=...)`). Each gets its least size, in turn;
 then whatever is free goes, step by step, where the speed-up by one more step is largest for its devices. Pollux (Qiao

@@ -1,6 +1,6 @@
 """Themis: devices go to the jobs that are worst off by finish-time fairness.
 
-    seaway simulate jobs.py --policy examples/policies/themis.py:Themis
+    seaway simulate examples/jobs.py --cluster A --policy examples/policies/themis.py:Themis
 
 A client's rho is the time that its jobs will have taken when all are over, by the time that they would take if it had
 one n-th of the cluster to itself, where n clients contend (Mahajan et al., NSDI 2020). Devices are held on leases; when

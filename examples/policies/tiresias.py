@@ -1,6 +1,6 @@
 """Tiresias: the job that has had the least service goes first, and takes devices from those that have had more.
 
-    seaway simulate jobs.py --policy examples/policies/tiresias.py:Tiresias
+    seaway simulate examples/jobs.py --cluster A --policy examples/policies/tiresias.py:Tiresias
 
 Nobody needs to know how long a job will take: one that turns out to be short is served at once. Service is devices
 times time, so it has two dimensions (2D-LAS; Gu et al., NSDI 2019). It counts in levels, each `factor` times as wide as

@@ -123,3 +123,13 @@ def test_two_rl_jobs_by_phase_cost_less_than_each_alone(printed: Said) -> None:
     assert [row for row, _ in rows] == ["10, 10", "10, 8", "20, 5", "10, 8"]
     equal, near, unlike, _ = (float(gain) for _, gain in rows)
     assert equal > near > 1.38 > unlike > 1.2
+
+
+def test_a_days_jobs_wait_less_under_a_policy_that_takes_devices(capsys: pytest.CaptureFixture[str]) -> None:
+    waited = {}
+    for policy in ("in_turn", f"{EXAMPLES / 'policies' / 'tiresias.py'}:Tiresias"):
+        assert main(["simulate", str(EXAMPLES / "jobs.py"), "--cluster", "A", "--policy", policy]) == 0
+        said = re.search(r"118 jobs took .* h, (.*) h of it waiting", capsys.readouterr().out)
+        assert said is not None
+        waited[policy] = float(said[1])
+    assert waited.pop("in_turn") > 10 > 1 > max(waited.values())

@@ -1,0 +1,15 @@
+"""The jobs of four users in a day. It opens no session: the command that runs it says on which cluster, by which policy.
+
+python -m seaway simulate examples/jobs.py --cluster A --policy in_turn
+python -m seaway simulate examples/jobs.py --cluster A --policy examples/policies/tiresias.py:Tiresias
+"""
+
+import seaway as sw
+
+jobs = sw.workload.poisson_jobs(
+    5, "24h", seed=1, users=["ann", "bob", "cat", "dan"], devices={64: 6, 512: 3, 1536: 1}, duration=("5min", "8h"),
+    step="10s",
+)  # fmt: skip
+row = jobs.play().summary().iloc[0]
+took, waited = row["jct_mean_s"] / 3600, row["waited_mean_s"] / 3600
+print(f"{row['count']} jobs took {took:.1f} h, {waited:.1f} h of it waiting; slowdown {row['slowdown_mean']:.1f}")

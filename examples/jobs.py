@@ -1,4 +1,4 @@
-"""The jobs of four users in a day. It opens no session: the command that runs it says on which cluster, by which policy.
+"""The jobs of four users in a day. It opens no session: the command that runs it names cluster and policy.
 
 python -m seaway simulate examples/jobs.py --cluster A --policy in_turn
 python -m seaway simulate examples/jobs.py --cluster A --policy examples/policies/tiresias.py:Tiresias

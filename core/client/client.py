@@ -314,6 +314,11 @@ class Client:
             return self._block(f"{len(self._state.requests)} requests are under way")
         return self._calls.relocate(action, name, island, now)
 
+    def send_all(self, now: int) -> None:
+        """The user waits for any of several things, and makes no call with which these could leave."""
+        if self._state.phase == "open":
+            self._batching.send_all(now)
+
     def close(self, now: int) -> None:
         """Goodbye: what was called before still leaves; runs that have not ended are given up."""
         self._session.close(now)

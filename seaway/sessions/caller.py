@@ -356,12 +356,14 @@ class Caller:
         self._waited.note(run, run.ended_at)
 
     def next_ended(self, until: int | None) -> list[Run]:
-        """Wait until a run has ended that was submitted since this was asked first, or until this time. Returns those
-        that have ended since this was asked last."""
+        """Wait until a run has ended that was submitted since this was asked first, or until this time; without one,
+        only if a run is under way. Returns those that have ended since this was asked last."""
         if self._ended_runs is None:
             self._ended_runs = []
         self.flush()
-        self._port.wait(lambda: bool(self._ended_runs), f"client {self.name!r} waits for a run to end", until=until)
+        self._port.note(lambda client, now: client.send_all(now))
+        if self._runs or until is not None:
+            self._port.wait(lambda: bool(self._ended_runs), f"client {self.name!r} waits for a run to end", until=until)
         found, self._ended_runs = self._ended_runs, []
         return found
 

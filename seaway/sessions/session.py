@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..dashboard import LivePage
     from ..telemetry import SessionSpans
     from ..trace import Trace
+    from .arrays import Run
 
 Dispatch = Literal["parallel", "sequential"]
 T = TypeVar("T")
@@ -281,6 +282,21 @@ class Session:
         for caller in list(self._callers.values()):
             caller.flush()
         self.driver.sleep(nanoseconds(time, "sw.sleep: time"))
+
+    def next_ended(self, timeout: Time | None = None) -> list[Run]:
+        """Wait until a run of the current client has ended, or for a time such as "5ms"; without one, only if a run
+        is under way. Return those that have ended since this was last asked: a loop that first asks misses none.
+
+            >>> step = sw.synthetic("step", devices=4, duration="1ms")
+            >>> with sw.simulate("B", hosts=2, profile="ideal") as s:
+            ...     s.next_ended(timeout=0)
+            ...     run = step(np.float32(0)).run
+            ...     print(s.next_ended(timeout="500us"), s.next_ended() == [run])
+            []
+            [] True
+        """
+        until = None if timeout is None else self.driver.now() + nanoseconds(timeout, "next_ended: timeout")
+        return ambient.caller("next_ended").next_ended(until)
 
     # --- what happened ------------------------------------------------------------------------------------
 

@@ -189,6 +189,21 @@ def test_a_message_that_nothing_answers_counts_as_landed_after_a_while() -> None
     assert session.hear(p.Wakeup()) == [p.Send((p.CONTROLLER,), p.Release((buffer,)))]
 
 
+def test_what_has_gathered_leaves_when_the_user_waits_whatever_is_in_flight() -> None:
+    session = Session(pipe=1, batch=2)
+    session.program(args=0)
+    session.sent()
+    runs = [session.submit().run for _ in range(3)]
+    assert session.sent() == []
+    session.client.send_all(session.now)
+    messages = session.sent()
+    assert [[call.run for call in getattr(each, "calls", (each,))] for each in messages] == [runs[:2], runs[2:]]
+    session.hear(p.Disconnected(p.CONTROLLER))
+    session.submit()
+    session.client.send_all(session.now)
+    assert session.sent() == []  # to nobody
+
+
 def test_a_message_has_a_size_limit_and_releases_are_merged() -> None:
     session = Session(pipe=1, batch=2)
     buffers = tuple(session.put() for _ in range(4))

@@ -88,6 +88,32 @@ def test_the_steps_of_a_program_are_counted_together(session: sw.Session) -> Non
     assert both(ZERO).run.wait().steps == 2 + 1 + 3
 
 
+def test_a_loop_waits_for_the_next_of_its_runs_to_end_or_for_a_time(session: sw.Session) -> None:
+    with session.client("loop"):
+        assert session.next_ended() == session.next_ended(timeout="1ms") == []  # no run is under way
+        long, short = train(100_000)(ZERO).run, train(1, 1)(ZERO).run
+        assert session.next_ended(timeout=0) == []
+        long.stop()
+        ended = session.next_ended()
+        while len(ended) < 2:
+            ended += session.next_ended(timeout="10s")
+        assert {run.program for run in ended} == {"train"}
+        assert sorted(ended, key=lambda run: run.number) == [long, short]
+        assert session.next_ended() == []
+
+
+def test_calls_before_such_a_wait_leave_at_once_however_many_messages_are_in_flight() -> None:
+    """Else those beyond the fourth wait until one of these is answered, or for some time."""
+    names = [sw.synthetic(f"f{number}", devices=1, duration="50ms") for number in range(8)]
+    with sw.simulate("B", hosts=2, profile="ideal") as made:
+        made.next_ended()
+        runs = [each(ZERO).run for each in names]
+        made.next_ended()
+        assert {row["submitted"] // 1_000 for row in made.simulation.trace.rows("runs")} == {0}
+        for run in runs:
+            run.wait()
+
+
 def test_a_slice_that_is_suspended_by_another_thread_does_not_wait_for_all_steps(session: sw.Session) -> None:
     made = train(100_000)(ZERO)
     session.sleep("100ms")

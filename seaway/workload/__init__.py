@@ -8,7 +8,7 @@ job_report        `JobReport`: what became of jobs;  job_pictures: the same, dra
 poisson_arrivals  `poisson` and `poisson_jobs`: drawn from a seed
 arrival_files     `load`, `Jobs.load`: from CSV or Parquet
 failing_hosts     `failures`, `failures_of`, `stragglers`: what goes wrong with hosts, drawn or from a log
-job_logs          `philly`, `helios`, `pai`: from public logs of clusters
+job_logs          `philly`, `helios`, `pai`: from public logs of clusters;  request_logs: `requests`
 
 >>> step = sw.synthetic("step", devices=8, duration="1ms")
 >>> load = sw.workload.poisson(200, "1s", seed=1)
@@ -28,8 +28,9 @@ from .jobs import Job, Jobs
 from .open_loop import Arrival, Arrivals
 from .playback import LoadReport
 from .poisson_arrivals import poisson, poisson_jobs
+from .request_logs import requests
 
 __all__ = [
     "Arrival", "Arrivals", "Job", "JobReport", "Jobs", "LoadReport", "failures", "failures_of", "helios", "load", "pai",
-    "philly", "poisson", "poisson_jobs", "stragglers",
+    "philly", "poisson", "poisson_jobs", "requests", "stragglers",
 ]  # fmt: skip

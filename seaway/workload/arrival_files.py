@@ -124,14 +124,14 @@ def _item(row: Mapping[str, Any], columns: Mapping[str, _Column], kind: type[T],
         if text in EMPTY and field != "at":
             continue
         if column.scale:
-            time = Nanoseconds(round(_number(text, name, where) * column.scale))
+            time = Nanoseconds(round(number_of(text, name, where) * column.scale))
             given[field] = {**given.get(field, {}), column.on: time} if field == "step" else time
         elif field == "sizes":
-            given[field] = tuple(int(_number(part, name, where, whole=True)) for part in text.split())
+            given[field] = tuple(int(number_of(part, name, where, whole=True)) for part in text.split())
         elif isinstance(usual[field], float):
-            given[field] = float(_number(text, name, where))
+            given[field] = float(number_of(text, name, where))
         elif isinstance(usual[field], int):
-            given[field] = int(_number(text, name, where, whole=True))
+            given[field] = int(number_of(text, name, where, whole=True))
         else:
             given[field] = text
     try:
@@ -159,7 +159,7 @@ def _check_ending(file: Path) -> None:
         raise ValueError(f"{file}: a file of arrivals or jobs ends with .csv or .parquet")
 
 
-def _number(text: str, column: str, where: str, whole: bool = False) -> Decimal:
+def number_of(text: str, column: str, where: str, whole: bool = False) -> Decimal:
     try:
         found = Decimal(text)
     except InvalidOperation:

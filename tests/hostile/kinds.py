@@ -121,6 +121,12 @@ def jobs(path: Path) -> Any:
     return list(sw.workload.Jobs.load(path))
 
 
+def requests(path: Path) -> Any:
+    import seaway as sw
+
+    return list(sw.workload.requests(path))
+
+
 def helios(path: Path) -> Any:
     import seaway as sw
 
@@ -211,6 +217,8 @@ KINDS: dict[str, Kind] = {
     "arrivals, CSV": Kind(making.arrivals_csv, arrivals, reshaping.csv),
     "arrivals, Parquet": Kind(making.arrivals_parquet, arrivals, reshaping.parquet),
     "jobs, CSV": Kind(making.jobs_csv, jobs, reshaping.csv),
+    "requests, JSON lines": Kind(making.request_lines, requests, reshaping.json),
+    "requests, CSV": Kind(making.request_table, requests, reshaping.csv),
     "job log": Kind(making.philly, philly, reshaping.json),
     "job log of Helios": Kind(making.helios, helios, reshaping.csv),
     "tasks of PAI": Kind(making.pai, pai, reshaping.csv),

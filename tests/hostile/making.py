@@ -151,6 +151,20 @@ def jobs_csv(folder: Path) -> Path:
     return sw.workload.poisson_jobs(60, "30min", seed=1, devices={1: 1, 8: 1}).save(folder / "jobs.csv")
 
 
+def request_lines(folder: Path) -> Path:
+    path = folder / "trace.jsonl"
+    row = {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47]}
+    path.write_text(json.dumps(row), encoding="utf-8")
+    return path
+
+
+def request_table(folder: Path) -> Path:
+    path = folder / "trace.csv"
+    row = "2023-11-16 18:15:46.6805900,374,44"
+    path.write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\n{row}\n{row}\n", encoding="utf-8")
+    return path
+
+
 def helios(folder: Path) -> Path:
     path = folder / "cluster_log.csv"
     row = "COMPLETED,2020-04-01 00:00:10,300"

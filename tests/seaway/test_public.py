@@ -37,7 +37,7 @@ MODULES = {
     "trace": "Trace joined of_setup step_table times",
     "workload": """
         Arrival Arrivals Job JobReport Jobs LoadReport failures failures_of helios load pai philly poisson poisson_jobs
-        stragglers
+        requests stragglers
     """,
 }
 

@@ -133,3 +133,11 @@ def test_a_days_jobs_wait_less_under_a_policy_that_takes_devices(capsys: pytest.
         assert said is not None
         waited[policy] = float(said[1])
     assert waited.pop("in_turn") > 10 > 1 > max(waited.values())
+
+
+def test_requests_are_served_better_where_they_join_batches(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", str(EXAMPLES / "serving.py"), "--cluster", "v4-80", "--", "--time", "3s", "--splits", "20:20"]
+    assert main(words) == 0
+    rows = re.findall(r"^20:20 +(\w+) .* ([\d.]+) +(\d+) +(\d+)%$", capsys.readouterr().out, re.MULTILINE)
+    assert [row[0] for row in rows] == ["Continuous", "Static"]
+    assert float(rows[0][3]) == 100 > float(rows[1][3])

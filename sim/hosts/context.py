@@ -14,7 +14,7 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Trace
 
-from ..engine import SimClock
+from ..engine import Noise, SimClock
 from ..hardware import Profile
 from ..network import BulkNetwork, MessageSizes, Network
 
@@ -109,6 +109,7 @@ class Context(Protocol):
     profile: Profile
     times: RareTimes
     seed: int
+    noise: Noise
     chunk: int
     pool: int
     config: Config
@@ -156,7 +157,7 @@ class Context(Protocol):
     def taking(self, message: Any) -> int: ...
     def taking_wire(self, wire: Any) -> int: ...
     def taking_contents(self, message: Any) -> int: ...
-    def prices(self, plan: Plan, gang: Gang, seq: int) -> Takes: ...
+    def prices(self, plan: Plan, gang: Gang) -> Takes: ...
     def rows(self, host: int, effect: e.CountRows) -> e.RowsCounted: ...
     def copy_time(self, host: int, copy: e.SpillBuffer | e.RestoreBuffer, layout: Layout | None) -> int: ...
 

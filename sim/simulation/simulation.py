@@ -69,7 +69,7 @@ from .takeover import take_over
 
 MIB = 1 << 20
 SMALL = 1 << 16  # contents of so many bytes, or a sixteenth of a chunk, pass between the packets of others
-STRAGGLERS, COMPUTE = 1 << 48, 1 << 49  # sources of randomness
+STRAGGLERS = 1 << 48  # a source of randomness
 
 
 class Simulation:
@@ -110,8 +110,9 @@ class Simulation:
         self.contents = BulkNetwork(self.clock, self.cluster, self._roads(), self._arrive, self.trace, small)
         self.machines = SharedMachines(self, setup)
         self.fabric = Fabric(
-            self.clock, self.cluster, self.trace, self.prices, self._sizes, self.tell_host, self.machines.computing
-        )
+            self.clock, self.cluster, self.trace, self.prices, self.longer, self._sizes, self.tell_host,
+            self.machines.computing,
+        )  # fmt: skip
         self.trouble = FaultInjection(self)
         self.replaying = False  # what hosts did before now is played again: nobody else hears of it
         self.worlds = SimWorlds(
@@ -362,16 +363,19 @@ class Simulation:
         cost += wire.nbytes * profile.receive_byte_ps // 1000
         return cost + wire.contents * profile.transfer_byte_ps // 1000
 
-    def prices(self, plan: Plan, gang: Gang, seq: int) -> Takes:
+    def prices(self, plan: Plan, gang: Gang) -> Takes:
         key = (plan.id, gang.place.island, gang.computation)
         found = self._prices.get(key)
         if found is None:
             found = self._prices[key] = self._price(plan, gang)
-            self.longest_gang = max(self.longest_gang, (found.own + found.links) * gang.steps)
-        if not self.noise.compute:
-            return found
-        more = self.noise.compute * chance.fraction(chance.key(self.seed, COMPUTE), seq)
-        return found._replace(own=found.own + int((found.own + found.links) * more))
+            longest = (found.own + found.links) * gang.steps * (1 + self.noise.compute)
+            self.longest_gang = max(self.longest_gang, int(longest))
+        return found
+
+    def longer(self, host: int, seq: int) -> float:
+        """The factor by which the devices of a host take longer for a gang."""
+        most = self.noise.compute
+        return 1.0 + most * chance.fraction(chance.key(self.seed, chance.COMPUTE + host), seq) if most else 1.0
 
     def _price(self, plan: Plan, gang: Gang) -> Takes:
         kernel = self.kernels.get(plan.codes[gang.computation].key)

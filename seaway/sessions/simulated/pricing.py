@@ -136,8 +136,9 @@ class SimulatedPricing:
         outs = [partition_spec(each, home.axis_names) for each in signature.out_shardings]
         assert signature.function is not None
         found = roofline_costs(
-            signature.function, tuple(leaf.abstract() for leaf in signature.inputs), topology=self._setup_of(home, chip),
-            mesh=dict(zip(home.axis_names, home.shape, strict=True)), in_shardings=tuple(specs),
+            signature.function, tuple(leaf.abstract() for leaf in signature.inputs),
+            topology=self._setup_of(home, chip), mesh=dict(zip(home.axis_names, home.shape, strict=True)),
+            in_shardings=tuple(specs),
             out_shardings=signature.out_tree.unflatten(outs), donate=signature.donate, name=signature.name,
         )  # fmt: skip
         return found.kernel
@@ -164,7 +165,6 @@ class SimulatedPricing:
             signature.name, max(LAUNCH, round(seconds * SECOND)),
             flops=work.flops, hbm_bytes=work.hbm_bytes, source="estimate",
         )  # fmt: skip
-
 
     def table(self) -> list[dict[str, Any]]:
         """Rows for `session.costs()`: one for each computation, and kind of devices where its time differs."""

@@ -28,6 +28,7 @@ from sim.hosts import RareTimes
 from sim.simulation import MIB, Simulation
 
 from .call_durations import ComputationTime, Which, kernels, told_apart
+from .recorded_places import keeping
 from .settings import Settings, check
 from .workload import RecordedCall, RecordedClient, Workload, anywhere
 
@@ -44,8 +45,11 @@ def run(recorded: Workload, settings: Settings, took: dict[Which, ComputationTim
     check(recorded, settings)
     times = RareTimes(pcie_latency=settings.setup.chips[0].pcie_latency, compile=recorded.compiling)
     measured = settings.setup.profile is not None  # a calibrated cluster also has the backend's chunks
+    alone = any(spec.exclusive for _, spec in recorded.slices())  # then the policy says which slice has devices when
+    same = settings.setup.cluster == recorded.cluster and not settings.free and not alone
+    make = keeping(settings.make, recorded.places) if same else settings.make
     sim = Simulation(
-        settings.setup, policy=settings.make, profile=settings.profile, config=settings.config, times=times,
+        settings.setup, policy=make, profile=settings.profile, config=settings.config, times=times,
         chunk=CHUNK if measured else 16 * MIB,
     )  # fmt: skip
     sim.kernels.update(kernels(took))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import simpy
 
-from core.controller import Config
+from core.controller import Config, Controller
 from core.model import Cluster, Gang, Hosts, Layout, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -130,6 +130,7 @@ class Context(Protocol):
     @property
     def hosts_of(self) -> Hosts: ...
 
+    controller: Controller
     controller_process: ControllerProcess
     replaced: list[tuple[int, e.PolicyReplaced]]
     sizes: Callable[[Plan, Gang, int], tuple[int, ...]]

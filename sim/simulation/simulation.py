@@ -35,7 +35,7 @@ from core.transfer import Transfer
 from ..cohort import CohortIsland, HostContents, SharedExecutor, StreamNames, one_root
 from ..engine import Noise, Order, SimClock, Stuck, StuckWatch
 from ..engine import jitter as chance
-from ..hardware import Kernel, Profile, Setup, kernel_time, link
+from ..hardware import Kernel, Profile, Setup, kernel_time
 from ..hosts import (
     CARRIED,
     ControllerProcess,
@@ -54,11 +54,13 @@ from ..network import (
     BulkNetwork,
     MessageSizes,
     Network,
+    Ports,
     Roads,
     Together,
     even_rows,
     moves_nothing,
     number_of,
+    ways_of,
 )
 from ..shared_cores import SharedMachines
 from .boot import boot
@@ -169,12 +171,8 @@ class Simulation:
         self.clock.at((self.now // self.times.beat + 1) * self.times.beat, self._beat, island)
 
     def _roads(self) -> Roads:
-        dcn, chip, island = self.setup.dcn, self.setup.chips[0], self.cluster.islands[0]
-        ici, pcie = link(island, chip), chip.pcie_bandwidth * island.devices_per_host
-        return Roads(
-            dcn.bandwidth, dcn.latency, pcie, chip.pcie_latency, ici.bandwidth if island.torus else 0,
-            int(ici.latency), dcn.oversubscription, chip.devices_per_chip,
-        )  # fmt: skip
+        dcn, pcie = self.setup.dcn, self.setup.chips[0].pcie_latency
+        return Roads(self.cluster, ways_of(self.setup), dcn.latency, pcie, dcn.oversubscription, Ports(self.clock))
 
     def _set_stragglers(self) -> None:
         if self.noise.stragglers:
@@ -389,7 +387,7 @@ class Simulation:
 
     def by_host(self, sender: int, receiver: int) -> bool:
         """Whether contents between these processes go through the hosts' CPUs, and not over a torus."""
-        return sender != receiver and not self.contents.by_torus(sender, receiver)
+        return sender != receiver and not self.contents.roads.by_torus(sender, receiver)
 
     def send_contents(self, sender: int, receiver: int, message: Any, at: int) -> None:
         """Sends a message of the data plane. A pool of threads writes it, which costs time and holds up nothing
@@ -422,7 +420,7 @@ class Simulation:
         """Whether a message of the data plane goes in a batch with all other messages to this peer."""
         return (
             sender != receiver
-            and not self.contents.by_torus(sender, receiver)
+            and not self.contents.roads.by_torus(sender, receiver)
             and self.machines.carries(sender, receiver)
         )
 

@@ -23,7 +23,10 @@ PACKAGES = {  # each benchmark's module has its name
         "simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model",
         "jobs": "policies of jobs, against pools that are simulated on their own; and CPU time, against its aims",
     },
-    "prediction": {"prediction": "the calibrated simulator's predictions, against real runs that it has not seen"},
+    "prediction": {
+        "prediction": "the calibrated simulator's predictions, against real runs that it has not seen",
+        "whatif": "changes that `seaway whatif` foretells from a record, against real runs under both settings",
+    },
     "door": {"door": "an unmodified JAX program through the door: calls, contents, compilation, against local devices"},
 }
 REFUSED = 2  # the exit status

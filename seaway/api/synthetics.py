@@ -85,7 +85,8 @@ def _by_kind(who: str, given: Mapping[str, Time]) -> tuple[tuple[str, int], ...]
     """By kind of island. A chip has several names: an island of "v4" is one of "tpu-v4"."""
     found: dict[str, int] = {}
     for kind, time in given.items():
-        names = (kind, chips.chip(kind).name) if chips.known(kind) else (kind,)
+        one = chips.generation(kind) if chips.known(kind) else None
+        names = (kind, one.chip.name, *one.aliases) if one else (kind,)
         found |= dict.fromkeys(names, nanoseconds(time, f"{who}: duration on {kind}"))
     return tuple(found.items())
 

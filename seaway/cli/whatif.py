@@ -58,6 +58,8 @@ def add(commands: Any) -> None:
     how("--measured", default="", metavar="FILE.toml",
                      help="a cluster file of the recorded cluster, as `seaway calibrate` writes it: its network, "
                           "which hosts share cores, what messages cost")  # fmt: skip
+    option("--repeats", type=int, default=3, metavar="N",
+           help="simulate the record's settings so many times more, each a little different (%(default)s)")
     option("--out", type=Path, metavar="FOLDER", help="keep the table (CSV, Parquet)")
     parser.set_defaults(run=run)
 
@@ -90,9 +92,16 @@ def run(given: argparse.Namespace) -> int:
     for world in worlds:
         if replaced := text_of(world.simulation.replaced):
             print(f"note: under {world.settings.title}, {replaced}")
-    columns = [report.of_record(recorded, took), *map(report.of_world, worlds)]
-    print("\n".join(report.lines(columns)))
-    print(f"the model's own error, under the record's settings: {report.errors(*columns[:2])}")
+    record, *columns = [report.of_record(recorded, took), *map(report.of_world, worlds)]
+    again = [report.of_world(whatif_runs.run(recorded, same, took, seed)) for seed in range(1, given.repeats + 1)]
+    doubt = report.doubts(record, [columns[0], *again])
+    columns = [record, *columns]
+    print("\n".join(report.lines(columns, doubt)))
+    print(
+        f"under the record's own settings a percentage is the model's error, in {plural(1 + len(again), 'simulation')} "
+        f"at most {max(doubt.values(), default=0.0):.0%}; in other columns it is the change from there, where that is "
+        "larger than the error in its row, and else ±that error: then no change can be told"
+    )
     if given.out:
         print(f"wrote {', '.join(map(str, report.save(columns, given.out)))}")
     return 0

@@ -19,6 +19,7 @@ from core.model import Gang, GangSteps, Island, Place, Plan, Spans, device_spans
 from core.record import PLACEHOLDER
 
 from ..engine import LATE, Ints
+from ..engine import jitter as noise
 from .host_times import HostTimes, TimePatterns, as_vector, earliest, latest
 from .routes import Rows, indices_of, rows_of
 
@@ -105,6 +106,7 @@ class Gangs:
         self.ending: list[CohortGang] = []
         self.alone: dict[int, CohortSoloGang] = {}  # by `seq`: those that have not ended on all their hosts
         self.slow: NDArray[np.float64] | None = None
+        self._sources = noise.keys(sim.seed, noise.COMPUTE + island.base_host + np.arange(island.hosts))
 
     def where(self, place: Place) -> PlaceIndices:
         found = self._places.get(place)
@@ -284,11 +286,12 @@ class Gangs:
 
     def _start(self, job: CohortGang) -> None:
         sim, where, now = self._sim, job.where, self._sim.now
-        takes = sim.prices(job.plan, job.gang, job.seq)
+        takes = sim.prices(job.plan, job.gang)
         took = takes.own + takes.links
         if job.gang.collective:
-            if self.slow is not None:
-                slow = float(self.slow[where.rows].max())
+            slows = self._slows(job, self.slow)
+            if slows is not None:
+                slow = float(slows.max())
                 took = took if slow == 1.0 else int(took * slow)
             job.ends = end = now + (took if job.steps is None else job.steps.begin(now, took))
             arrived = job.arrived
@@ -297,8 +300,8 @@ class Gangs:
             job.ends = end = now + self._took_alone(job, job.alone, took)
         else:
             each: Ints | int = took
-            if self.slow is not None:
-                slows = self.slow[where.rows]
+            slows = self._slows(job, self.slow)
+            if slows is not None:
                 each = np.where(slows == 1.0, took, (took * slows).astype(np.int64))
             job.arrived = as_vector(job.arrived, where.number)
             job.ends = job.arrived + (each if job.steps is None else job.steps.begin(now, latest(each)))
@@ -333,8 +336,17 @@ class Gangs:
             alone.slow = None if self.slow is None else self.slow.copy()
             self._sim.trace.update(job.seq, job.flags, started=now)
         alone.arrived[row] = earliest(job.arrived)
-        slow = 1.0 if alone.slow is None else float(alone.slow[row])
+        slows = self._slows(job, alone.slow)
+        slow = 1.0 if slows is None else float(slows[0])
         return took if slow == 1.0 else int(took * slow)
+
+    def _slows(self, job: CohortGang, slow: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+        """By host of the gang: the factor by which its devices take longer. None: none does."""
+        most, rows = self._sim.noise.compute, job.where.rows
+        if not most:
+            return None if slow is None else slow[rows]
+        longer = 1.0 + most * noise.fractions(self._sources[rows], job.seq)
+        return longer if slow is None else slow[rows] * longer
 
     def _occupy(self, where: PlaceIndices, until: Ints | int) -> None:
         if self._each is None:

@@ -22,7 +22,7 @@ Neighbours: `commands` brings what executors open, and tells them what has come;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ from core.protocol import Blame, OpenRecv, OpenSend, Received, Sent
 from core.transfer import at_once, hosts_of
 
 from ..engine import Ints
-from ..network import CARRIED_BYTES, Which
+from ..network import Which
 from .host_times import HostTimes, as_vector
 from .move_patterns import ChunkWave, Edges, End, MoveCosts, Pattern
 
@@ -125,18 +125,20 @@ class HostContents:
                     history.forget()
 
     def _pattern_between(self, sources: Layouts, targets: Layouts) -> Pattern | None:
-        sim, source, target = self._sim, sources[0].place, targets[0].place
-        pieces = all_pieces(sources, targets, hosts_of(target, sim.hosts_of), sim.hosts_of)
+        sim = self._sim
+        pieces = all_pieces(sources, targets, hosts_of(targets[0].place, sim.hosts_of), sim.hosts_of)
         into: dict[int, int] = {}
         for _, receiver, _, nbytes in pieces:
             into[receiver] = into.get(receiver, 0) + nbytes
         if not into or max(into.values()) > at_once(sim.pool, sim.chunk):
             return None
-        if not all(nbytes for *_, nbytes in pieces) or any(sim.contents.by_uplink(*piece[:2]) for piece in pieces):
+        if not all(nbytes for *_, nbytes in pieces) or any(
+            sim.contents.roads.by_uplink(*piece[:2]) for piece in pieces
+        ):
             return None
         word = sim.profile.send + sim.network.latency + sim.profile.receive
         costs = MoveCosts(sim.profile, word, sim.chunk)
-        return Pattern(pieces, (source.island, target.island), sim.contents, costs)
+        return Pattern(sources, targets, pieces, sim.contents, costs)
 
     def has(self, transfer: int) -> bool:
         """Whether it is a move whose hosts go together, and of which some are not over."""
@@ -210,40 +212,18 @@ class HostContents:
     def _offer(self, known: Transferring, edges: Edges) -> None:
         if not len(edges):
             return
-        pattern, none = known.pattern, np.zeros(len(edges), dtype=np.int64)
+        pattern = known.pattern
         known.offered[edges] = True
-        known.written[edges] = when = known.opened[edges] + pattern.offer_write[edges]
-        for card in (False, True):
-            some = np.flatnonzero(pattern.card[edges] == card)
-            if len(some):
-                took = pattern.offer_took[edges[some]]
-                wave = ChunkWave(
-                    edges[some],
-                    took,
-                    none[some],
-                    (none[some], none[some]),
-                    card,
-                    self._sim.contents.small >= CARRIED_BYTES,
-                )
-                self._leave(known, wave, when[some], offer=True)
+        known.written[edges] = known.opened[edges] + pattern.offer_write[edges]
+        for wave in _among(pattern.offers, edges, pattern.number):
+            self._leave(known, wave, known.written[wave.edges], offer=True)
 
     def _send(self, known: Transferring, edges: Edges) -> None:
         pattern, first = known.pattern, NEVER
         leave = np.maximum(known.opened, known.granted)
-        for wave in pattern.waves:
-            if len(edges) != pattern.number:
-                some = np.flatnonzero(np.isin(wave.edges, edges))
-                if not len(some):
-                    continue
-                wave = ChunkWave(
-                    wave.edges[some], wave.took[some], wave.cost[some], (wave.place[0][some], wave.place[1][some]),
-                    wave.card, wave.free,
-                )  # fmt: skip
+        for wave in _among(pattern.waves, edges, pattern.number):
             when = np.maximum(known.written[wave.edges], leave[wave.edges]) + wave.cost
-            if wave.card:
-                known.written[wave.edges] = when
-            else:
-                when = leave[wave.edges]
+            known.written[wave.edges] = when
             first = min(first, int(when.min()))
             self._leave(known, wave, when, offer=False)
         self._sim.clock.at(first, self._left, known.transfer)
@@ -252,36 +232,30 @@ class HostContents:
     # --- on the way -------------------------------------------------------------------------------------------
 
     def _leave(self, known: Transferring, wave: ChunkWave, when: Ints, offer: bool) -> None:
-        """These batches come to their senders' ports at these times."""
-        pattern, edges = known.pattern, wave.edges
+        """These batches come to the first ports of their ways at these times."""
         if wave.free:
-            way = self._sim.contents.way if wave.card else pattern.behind[edges]
-            self._land(known, edges, when + wave.took + way, wave.cost, offer)
-            return
-        keys = pattern.receiver[edges], np.full(len(edges), known.transfer, dtype=np.int64), *wave.place
+            self._land(known, wave.edges, when + wave.quick, wave.cost, offer)
+        else:
+            self._come_to(0, known, wave, when, when, offer)
+
+    def _come_to(self, at: int, known: Transferring, wave: ChunkWave, when: Ints, ends: Ints, offer: bool) -> None:
+        """Their first bytes come to a port then; their last ones not before `ends`."""
+        leg = wave.legs[at]
+        other = (known.pattern.sender if leg.far else known.pattern.receiver)[wave.edges]
+        order = np.lexsort((wave.place[1], wave.place[0], other, leg.ports))
+        wave, when, ends, other = wave.some(order), when[order], ends[order], other[order]
+        leg = wave.legs[at]
 
         def passes(which: Which, starts: Ints) -> None:
-            if wave.card:
-                self._cross(known, wave, np.arange(len(edges))[which], starts, offer)
+            over = np.maximum(ends[which], starts + leg.took[which]) + leg.after[which]
+            some = wave if isinstance(which, slice) else wave.some(which)
+            if at + 1 < len(some.legs):
+                self._come_to(at + 1, known, some, starts + leg.after[which], over, offer)
             else:
-                some = edges[which]
-                self._land(known, some, starts + wave.took[which] + pattern.behind[some], wave.cost[which], offer)
+                self._land(known, some.edges, over, some.cost, offer)
 
-        self._sim.contents.ports.put_many(pattern.port[edges], when, keys, wave.took, passes)
-
-    def _cross(self, known: Transferring, wave: ChunkWave, which: Edges, starts: Ints, offer: bool) -> None:
-        """Their first bytes leave the senders' cards."""
-        pattern = known.pattern
-        order = np.argsort(pattern.rank[wave.edges[which]])
-        which, at = which[order], starts[order] + self._sim.contents.way
-        edges, took, cost = wave.edges[which], wave.took[which], wave.cost[which]
-        transfer = np.full(len(edges), known.transfer, dtype=np.int64)
-        keys = pattern.sender[edges], transfer, wave.place[0][which], wave.place[1][which]
-
-        def passes(some: Which, starts: Ints) -> None:
-            self._land(known, edges[some], starts + took[some], cost[some], offer)
-
-        self._sim.contents.ports.put_many(pattern.there[edges], at, keys, took, passes)
+        transfer = np.full(len(other), known.transfer, dtype=np.int64)
+        self._sim.contents.ports.put_many(leg.ports, when, (other, transfer, *wave.place), leg.took, passes)
 
     def _land(self, known: Transferring, edges: Edges, when: Ints, cost: Ints, offer: bool) -> None:
         """Their last bytes arrive at these times."""
@@ -384,11 +358,11 @@ class HostContents:
 
     def _spoil(self, known: Transferring, edges: Edges, blame: Blame, when: Ints) -> None:
         """The senders have nothing to send, and say so. The ports are taken to have room for that."""
-        pattern, way = known.pattern, self._sim.contents.way
+        pattern = known.pattern
         known.opened[edges] = when
         known.void.update(dict.fromkeys(edges.tolist()))
-        passed = pattern.offer_write[edges] + pattern.offer_took[edges] + pattern.behind[edges]
-        known.taken[edges] = when + passed + np.where(pattern.card[edges], way, 0) + pattern.offer_take[edges]
+        passed = pattern.offer_write[edges] + pattern.offer_quick[edges] + pattern.offer_take[edges]
+        known.taken[edges] = when + passed
         for sender, receiver in zip(pattern.sender[edges].tolist(), pattern.receiver[edges].tolist(), strict=True):
             said = known.receivers.blames.get(receiver)
             if said is None or sender < said[0]:
@@ -421,3 +395,14 @@ class HostContents:
     def _came(self, transfer: int) -> None:
         self._sim.last_seen = self._sim.now
         self._sim.trace.came(transfer, self._sim.now)
+
+
+def _among(waves: Sequence[ChunkWave], edges: Edges, number: int) -> Iterator[ChunkWave]:
+    """Their batches of these edges."""
+    for wave in waves:
+        if len(edges) == number:
+            yield wave
+            continue
+        which = np.flatnonzero(np.isin(wave.edges, edges))
+        if len(which):
+            yield wave.some(which)

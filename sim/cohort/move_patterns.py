@@ -1,48 +1,64 @@
 """Who sends what to whom when contents move between two layouts, as arrays: an edge for each two hosts.
 
-Edges are numbered by the sender's port, then the receiver. A `ChunkWave` has at most one batch of each edge: contents
-that go over a torus are one batch, since no chunk of an edge waits for another thread; over network cards, each chunk
-is a batch, since a thread writes it and another takes it.
+Edges are numbered by the sender, then the receiver. A `ChunkWave` has at most one batch of each edge: a chunk.
 
 Neighbours: `host_contents` sends these batches; core's `resharding` says what is sent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.model import Spans, spans
+from core.model import Layouts, Spans, spans
 
 from ..engine import Ints
 from ..hardware import Profile
-from ..network import CARRIED_BYTES, BulkNetwork
+from ..network import CARRIED_BYTES, BulkNetwork, Route, taking
 
 Edges = NDArray[np.intp]
+Pieces = list[tuple[int, int, int, int]]  # (sender, receiver, number, bytes)
 KEPT = 256  # sets of hosts of which the edges are remembered
+
+
+class WaveLeg(NamedTuple):
+    """A port for each batch. `after`: how long from there to the next, or to the receiver; `far`: see `roads.Leg`."""
+
+    ports: Ints
+    took: Ints
+    after: Ints
+    far: bool
 
 
 class ChunkWave(NamedTuple):
     """Batches. `cost`: of writing one, and of taking one; `place`: the number of its piece and its offset, as in
-    `bulk.place_of`; `free`: they are small, and wait at no port."""
+    `bulk.place_of`; `legs`: their ways, which are alike; `quick`: how long each takes if it waits nowhere; `free`: they
+    are small, and wait at no port."""
 
     edges: Edges
-    took: Ints
     cost: Ints
     place: tuple[Ints, Ints]
-    card: bool  # over network cards, and not over a torus
+    legs: tuple[WaveLeg, ...]
+    quick: Ints
     free: bool
+
+    def some(self, which: Edges) -> ChunkWave:
+        legs = tuple(WaveLeg(leg.ports[which], leg.took[which], leg.after[which], leg.far) for leg in self.legs)
+        place = self.place[0][which], self.place[1][which]
+        return ChunkWave(self.edges[which], self.cost[which], place, legs, self.quick[which], self.free)
 
 
 class Batch(NamedTuple):
+    edge: int
     piece: int
     offset: int
-    took: int
+    nbytes: int
     cost: int
-    free: bool
+    route: Route
 
 
 class End:
@@ -68,73 +84,79 @@ class End:
 
 
 class Pattern:
-    """`word`: by edge, how long a grant takes, or the news that contents have landed. `behind`: how much later than at
-    the sender's port the last byte of a batch is there, unless it goes over cards."""
+    """`word`: by edge, how long a grant takes, or the news that contents have landed."""
 
-    def __init__(
-        self, pieces: list[tuple[int, int, int, int]], islands: tuple[int, int], bulk: BulkNetwork, costs: MoveCosts
-    ) -> None:
-        """`pieces`: (sender, receiver, number, bytes). `islands`: of the senders, and of the receivers."""
-        ports = {pair: bulk.first_port(*pair, 0) for pair in {piece[:2] for piece in pieces}}
-        pairs = sorted(ports, key=lambda pair: (ports[pair][0], pair[1]))
+    def __init__(self, sources: Layouts, targets: Layouts, pieces: Pieces, bulk: BulkNetwork, costs: MoveCosts) -> None:
+        pairs = sorted({piece[:2] for piece in pieces})
         self.number = len(pairs)
         sizes = dict.fromkeys(pairs, 0)
         for sender, receiver, _, nbytes in pieces:
             sizes[sender, receiver] += nbytes
         self.nbytes = np.array(list(sizes.values()), dtype=np.int64)
         self.sender, self.receiver = (np.array(hosts, dtype=np.int64) for hosts in zip(*pairs, strict=True))
-        self.senders, self.receivers = End(self.sender, islands[0]), End(self.receiver, islands[1])
-        self.port = np.array([ports[pair][0] for pair in pairs], dtype=np.int64)
-        self.behind = np.array([ports[pair][2] for pair in pairs], dtype=np.int64)
-        self.card = np.array([bulk.by_card(*pair) for pair in pairs])
-        self.cards = bool(self.card.any())
-        there = [bulk.last_port(pair[1]) if card else 0 for pair, card in zip(pairs, self.card, strict=True)]
-        self.there = np.array(there, dtype=np.int64)
-        self.rank: Ints = np.empty(self.number, dtype=np.int64)  # by the receiver's port, then the sender
-        self.rank[np.lexsort((self.sender, self.there))] = np.arange(self.number)
+        self.senders = End(self.sender, sources[0].place.island)
+        self.receivers = End(self.receiver, targets[0].place.island)
         away = self.sender != self.receiver
         self.word = np.where(away, costs.word, 0)
         # what an offer costs, or the news that contents are spoilt
-        self.offer_write = np.where(self.card, costs.profile.chunk(CARRIED_BYTES), 0)
+        card = np.array([bulk.roads.by_card(*pair) for pair in pairs])
+        self.offer_write = np.where(card, costs.profile.chunk(CARRIED_BYTES), 0)
         self.offer_take = np.where(away, costs.profile.receive, 0)
-        self.offer_took = np.array([bulk.first_port(*pair, CARRIED_BYTES)[1] for pair in pairs], dtype=np.int64)
-        self.waves = self._waves(pairs, pieces, bulk, costs)
+        offers = [Batch(edge, 0, 0, CARRIED_BYTES, 0, bulk.roads.route(*pair)) for edge, pair in enumerate(pairs)]
+        self.offers = _waves([(0, each) for each in offers], bulk.small >= CARRIED_BYTES)
+        self.offer_quick = np.zeros(self.number, dtype=np.int64)
+        for wave in self.offers:
+            self.offer_quick[wave.edges] = wave.quick
+        self.waves = self._chunks(sources, targets, pairs, pieces, bulk, costs)
         self.batches = np.zeros(self.number, dtype=np.int64)
         for wave in self.waves:
             self.batches[wave.edges] += 1
-        self.everything: Edges = np.arange(self.number)
 
-    def _waves(
-        self, pairs: list[tuple[int, int]], pieces: list[tuple[int, int, int, int]], bulk: BulkNetwork, costs: MoveCosts
-    ) -> list[ChunkWave]:
-        of_edge: dict[tuple[int, int], list[Batch]] = {pair: [] for pair in pairs}
+    @staticmethod
+    def _chunks(
+        sources: Layouts, targets: Layouts, pairs: list[tuple[int, int]], pieces: Pieces, bulk: BulkNetwork,
+        costs: MoveCosts,
+    ) -> list[ChunkWave]:  # fmt: skip
+        edges = {pair: edge for edge, pair in enumerate(pairs)}
+        free: list[tuple[int, Batch]] = []
+        long: list[tuple[int, Batch]] = []
+        counts = [0] * len(pairs)
+        longs: set[int] = set()
         for sender, receiver, piece, nbytes in sorted(pieces):
-            mine = of_edge[sender, receiver]
+            edge = edges[sender, receiver]
+            route = bulk.way_of((sources, targets), sender, receiver, piece)
+            card = bulk.roads.by_card(sender, receiver)
             for at in range(0, nbytes, costs.chunk):
                 size = min(costs.chunk, nbytes - at)
-                free = size <= bulk.small and (not mine or mine[-1].free)
-                took = bulk.first_port(sender, receiver, size)[1]
-                mine.append(Batch(piece + 1, at, took, costs.profile.chunk(size), free))
-        rows: dict[tuple[int, bool, bool], list[tuple[int, Batch]]] = {}
-        for edge, pair in enumerate(pairs):
-            card = bool(self.card[edge])
-            for number, batch in enumerate(of_edge[pair] if card else [together(of_edge[pair])]):
-                rows.setdefault((number, card, batch.free), []).append((edge, batch))
-        return [_wave(rows[key], card=key[1], free=key[2]) for key in sorted(rows)]
+                batch = Batch(edge, piece + 1, at, size, costs.profile.chunk(size) if card else 0, route)
+                if size > bulk.small:
+                    longs.add(edge)
+                (long if edge in longs else free).append((counts[edge], batch))
+                counts[edge] += 1
+        return _waves(free, True) + _waves(long, False)
 
 
-def together(batches: list[Batch]) -> Batch:
-    """What goes over a torus, as one: small batches pass side by side, others one behind the other."""
-    long = [batch for batch in batches if not batch.free]
-    took = sum([batch.took for batch in long]) or max([batch.took for batch in batches])
-    first = (long or batches)[0]
-    return Batch(first.piece, first.offset, took, 0, not long)
+def _waves(numbered: Iterable[tuple[int, Batch]], free: bool) -> list[ChunkWave]:
+    """Of each edge at most one batch, by its number among them, and all with as many legs."""
+    rows: dict[tuple[int, tuple[bool, ...]], list[Batch]] = {}
+    for number, batch in numbered:
+        rows.setdefault((number, tuple([leg.far for leg in batch.route])), []).append(batch)
+    return [_wave(rows[key], key[1], free) for key in sorted(rows)]
 
 
-def _wave(rows: list[tuple[int, Batch]], card: bool, free: bool) -> ChunkWave:
-    columns = [np.array(column, dtype=np.int64) for column in zip(*[batch for _, batch in rows], strict=True)]
-    edges = np.array([edge for edge, _ in rows], dtype=np.intp)
-    return ChunkWave(edges, columns[2], columns[3], (columns[0], columns[1]), card, free)
+def _wave(batches: list[Batch], far: tuple[bool, ...], free: bool) -> ChunkWave:
+    def column(values: Iterable[int]) -> Ints:
+        return np.fromiter(values, dtype=np.int64, count=len(batches))
+
+    legs = []
+    for at, here in enumerate(far):
+        took = column(taking(each.nbytes, each.route[at].bandwidth) for each in batches)
+        ports = column(each.route[at].port for each in batches)
+        legs.append(WaveLeg(ports, took, column(each.route[at].after for each in batches), here))
+    quick = np.maximum.reduce([leg.took for leg in legs]) + sum([leg.after for leg in legs])
+    place = column(each.piece for each in batches), column(each.offset for each in batches)
+    edges = np.array([each.edge for each in batches], dtype=np.intp)
+    return ChunkWave(edges, column(each.cost for each in batches), place, tuple(legs), quick, free)
 
 
 class MoveCosts(NamedTuple):

@@ -14,17 +14,20 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 MASK = (1 << 64) - 1
+COMPUTE = 1 << 49  # and the number of a host: the source of how long its devices take
 _STEP, _ONE, _TWO = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _U = np.uint64
 _U_ONE, _U_TWO = _U(_ONE), _U(_TWO)
-_27, _30, _31, _32 = _U(27), _U(30), _U(31), _U(32)
+_11, _27, _30, _31, _32 = _U(11), _U(27), _U(30), _U(31), _U(32)
 
 
 class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much a simulation varies at random. All zero: every operation takes exactly what the data sheet says."""
 
     latency: int = 0  # nanoseconds: each message takes up to this much longer, uniformly distributed
-    compute: float = 0.0  # each gang takes up to this fraction longer, uniformly distributed
+    # each host's devices take up to this fraction longer for a gang, uniformly distributed, and a collective as long as
+    # those of the slowest host
+    compute: float = 0.0
     stragglers: float = 0.0  # this fraction of all hosts has slow devices ...
     straggler_factor: float = 1.2  # ... whose gangs always take this many times as long
 
@@ -73,6 +76,13 @@ def keys(seed: int, source: Ints) -> NDArray[np.uint64]:
     """`key` for a vector of sources."""
     first = _U(mix((seed + _STEP) & MASK))
     return _mix(first + source.astype(np.uint64) * _U(_STEP))
+
+
+def fractions(sources: NDArray[np.uint64], number: int) -> NDArray[np.float64]:
+    """`fraction` for a vector of sources."""
+    drawn = _mix(sources + _U(number * _STEP & MASK))
+    drawn >>= _11
+    return drawn / float(1 << 53)
 
 
 def each_below(limit: int, sources: NDArray[np.uint64], number: int) -> Ints:

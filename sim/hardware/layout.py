@@ -27,9 +27,10 @@ GEOMETRY = ("torus", "wraps", "block")
 
 def fill(label: str, entry: Table, changed: Table, of: Generation) -> dict[str, object]:
     """An island's table as core reads it: the entry, the overrides, and what follows from its chip."""
-    found: dict[str, object] = {"name": "i", "memory": of.chip.hbm_bytes, **entry, **changed}
-    found.setdefault("host_memory", of.machine.host_memory)
-    found |= {"kind": of.chip.name, "devices_per_host": found.get("devices_per_host", of.chip.devices_per_host)}
+    found: dict[str, object] = {
+        "name": "i", "kind": of.chip.name, "memory": of.chip.hbm_bytes, "host_memory": of.machine.host_memory,
+        "devices_per_host": of.chip.devices_per_host, **entry, **changed,
+    }  # fmt: skip
     if "hosts" not in found:
         raise Impossible(f"{label} does not say how many `hosts` it has")
     for key in ("hosts", "devices_per_host"):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import simpy
 
-from core.controller import Config
+from core.controller import Config, Controller
 from core.model import Cluster, Gang, Hosts, Layout, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Trace
 
-from ..engine import SimClock
+from ..engine import Noise, SimClock
 from ..hardware import Profile
 from ..network import BulkNetwork, MessageSizes, Network
 
@@ -109,6 +109,7 @@ class Context(Protocol):
     profile: Profile
     times: RareTimes
     seed: int
+    noise: Noise
     chunk: int
     pool: int
     config: Config
@@ -129,6 +130,7 @@ class Context(Protocol):
     @property
     def hosts_of(self) -> Hosts: ...
 
+    controller: Controller
     controller_process: ControllerProcess
     replaced: list[tuple[int, e.PolicyReplaced]]
     sizes: Callable[[Plan, Gang, int], tuple[int, ...]]
@@ -156,7 +158,7 @@ class Context(Protocol):
     def taking(self, message: Any) -> int: ...
     def taking_wire(self, wire: Any) -> int: ...
     def taking_contents(self, message: Any) -> int: ...
-    def prices(self, plan: Plan, gang: Gang, seq: int) -> Takes: ...
+    def prices(self, plan: Plan, gang: Gang) -> Takes: ...
     def rows(self, host: int, effect: e.CountRows) -> e.RowsCounted: ...
     def copy_time(self, host: int, copy: e.SpillBuffer | e.RestoreBuffer, layout: Layout | None) -> int: ...
 

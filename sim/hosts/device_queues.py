@@ -45,7 +45,8 @@ class OnCores(Protocol):
     def run(self, devices: Mapping[int, int], takes: Takes, then: Callable[[], None]) -> None: ...
 
 
-Price = Callable[[Plan, Gang, int], Takes]  # (plan, gang, seq)
+Price = Callable[[Plan, Gang], Takes]
+Longer = Callable[[int, int], float]  # (host, seq) -> the factor by which its devices take longer
 Sizes = Callable[[Plan, Gang, int], tuple[int, ...]]  # row counts of an irregular gang's outputs
 
 
@@ -102,13 +103,13 @@ class Fabric:
     """All simulated devices. `tell(host, event)` gets the events of a host's devices; the caller adds PCIe."""
 
     def __init__(
-        self, clock: SimClock, cluster: Cluster, trace: Trace, price: Price, sizes: Sizes,
-        tell: Callable[[int, Event], None], computing: OnCores | None = None,
+        self, clock: SimClock, cluster: Cluster, trace: Trace, price: Price, longer: Longer,
+        sizes: Sizes, tell: Callable[[int, Event], None], computing: OnCores | None = None,
     ) -> None:  # fmt: skip
         self._computing = computing  # None: devices do not use their hosts' cores
         self._clock, self._cluster = clock, cluster
         self.trace = trace
-        self._price, self._sizes, self._tell = price, sizes, tell
+        self._price, self._longer, self._sizes, self._tell = price, longer, sizes, tell
         self._queues: dict[int, deque[DeviceJob]] = {}
         self._jobs: dict[tuple[int, int], DeviceJob] = {}  # (seq, host if it is no collective, else -1)
         self._alone: dict[int, SoloGang] = {}
@@ -198,8 +199,8 @@ class Fabric:
         job.running = True
         now = self._clock.now
         slows = self._record(job, now)
-        slow = max([1.0, *(slows.get(host, 1.0) for host in job.parts)])
-        takes = self._price(job.plan, job.gang, job.seq)
+        slow = max([1.0, *(slows.get(host, 1.0) * self._longer(host, job.seq) for host in job.parts)])
+        takes = self._price(job.plan, job.gang)
         if slow != 1.0:
             own = int(takes.own * slow)
             takes = takes._replace(own=own, links=int((takes.own + takes.links) * slow) - own)

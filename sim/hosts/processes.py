@@ -182,6 +182,7 @@ class ControllerProcess(Process):
                 case e.Send(peers=to, message=message):
                     if isinstance(message, m.Ordered):
                         at += sim.profile.step * len(message.steps)
+                        self._see_moves(message)
                         if message.island in sim.islands or sim.regroups(message):
                             at = sim.islands[message.island].ordered(message, at)
                             continue
@@ -201,6 +202,15 @@ class ControllerProcess(Process):
                 case _:
                     raise NotImplementedError(effect)
         return at
+
+    def _see_moves(self, message: m.Ordered) -> None:
+        for step in message.steps:
+            if isinstance(step, m.SendStep) and not step.client:
+                plan = self.sim.controller.state.runs[step.run].plan
+                move: Any = plan.steps[step.step]
+                if not move.sparse:
+                    ends = [tuple([plan.slots[slot].layout for slot in end]) for end in (move.sources, move.targets)]
+                    self.sim.contents.ordered(step.transfer, *ends)
 
     def _tell(self, effect: e.LogLine | e.PolicyReplaced | e.OperatorAnswer) -> None:
         if isinstance(effect, e.PolicyReplaced):

@@ -1,11 +1,8 @@
-"""Array contents under way, as bytes: over ICI between hosts of one torus, otherwise over each end's NIC and PCIe.
+"""Array contents under way, as bytes, from port to port of their routes (`roads`).
 
-A host's devices have a PCIe link each, which are taken to share the work, and one NIC. On a torus, a host reaches
-another by the links on the side that it turns to it, those of all its chips there; hosts in between are not modelled. A
-NIC carries one chunk at a time in each direction: packets of chunks to different hosts interleave in the network, but
-not at the card. Nothing is stored on the way: a chunk's first bytes can reach the next card while its last bytes still
-wait at the previous one. Chunks of one connection stay in order. Where the network between islands is oversubscribed,
-traffic that leaves an island shares the island's uplink.
+A port carries one chunk at a time: packets of chunks interleave in the network, but not there. Nothing is stored on the
+way: a chunk's first bytes reach the next port while its last bytes still wait at the previous one, and it is over when
+the slowest port has carried it. Chunks of one device to another stay in order.
 
 What is small (`small` bytes or less) passes between the packets of others: it neither waits for them nor holds them up.
 But it does not overtake a longer chunk of its own transfer.
@@ -16,44 +13,15 @@ What a client puts or gets is bounded by its own card alone (`ClientCard`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
-from core.model import Cluster, Hosts, Island, Layout, Shards, shard_bytes, virtual_index
+from core.model import Cluster, Hosts, Layout, Layouts, Shards, shard_bytes, virtual_index
 from core.protocol import Chunk, Offer
 from core.record import Trace
 
 from ..engine import SimClock, ThreadPool
-from .ports import Key, Ports
-
-# --- which links of a torus one host turns to another -----------------------------------------------------------------
-
-
-class Face(NamedTuple):
-    """One side of a host. `links`: how many chips have a link there."""
-
-    axis: int
-    upwards: bool
-    links: int
-
-
-def face_to(island: Island, devices_per_chip: int, sender: int, receiver: int) -> Face:
-    """The side by which contents leave, on the way along the first axis on which the two hosts differ."""
-    hosts = tuple(size // part for size, part in zip(island.torus, island.block, strict=True))
-    here, there = (_at(island, host) for host in (sender, receiver))
-    axis = next(number for number, (one, other) in enumerate(zip(here, there, strict=True)) if one != other)
-    ahead = (there[axis] - here[axis]) % hosts[axis]
-    upwards = 2 * ahead <= hosts[axis] if island.wraps[axis] else there[axis] > here[axis]
-    chips = (*island.block[:-1], -(-island.block[-1] // devices_per_chip))
-    return Face(axis, upwards, prod(chips) // chips[axis])
-
-
-def _at(island: Island, host: int) -> tuple[int, ...]:
-    """Where a host lies among the hosts."""
-    first = island.coords(island.base_device + (host - island.base_host) * island.devices_per_host)
-    return tuple(at // part for at, part in zip(first, island.block, strict=True))
-
+from .ports import Key
+from .roads import Roads, Route, taking, taking_part
 
 # --- a client's network card, in one direction ------------------------------------------------------------------------
 
@@ -138,27 +106,6 @@ KEPT = 1 << 14  # transfers with chunks that were not small, more than can be un
 CARRIED_BYTES = 64  # of a message that travels in order with contents
 
 
-class Roads:
-    """Bandwidths in bytes a second; with 0, sending takes no time."""
-
-    __slots__ = ("chip", "ici", "latency", "nic", "oversubscription", "pcie", "pcie_latency", "torus_latency")
-
-    def __init__(
-        self, nic: float, latency: int, pcie: float, pcie_latency: int, ici: float, torus_latency: int,
-        oversubscription: float = 1.0, chip: int = 1,
-    ) -> None:  # fmt: skip
-        self.nic, self.latency = nic, latency
-        self.pcie, self.pcie_latency = pcie, pcie_latency  # of all devices of a host
-        # of one link; 0: contents between hosts of an island go over the NICs, too
-        self.ici, self.torus_latency = ici, torus_latency
-        self.chip = chip  # devices of a chip, which share its links
-        self.oversubscription = oversubscription
-
-
-def taking(nbytes: int, bandwidth: float) -> int:
-    return int(nbytes * 1e9 / bandwidth) if bandwidth else 0
-
-
 def transfer_of(number: int) -> int:
     """The transfer to which a message with this number belongs."""
     return number - FIRST >> 81
@@ -190,14 +137,13 @@ class BulkNetwork:
         self, clock: SimClock, cluster: Cluster, roads: Roads, arrive: Callable[[Name, Name, int, Any], None],
         trace: Trace, small: int = 0,
     ) -> None:  # fmt: skip
-        self._clock, self._cluster, self._roads, self._arrive = clock, cluster, roads, arrive
-        self._island_of = [island.index for island in cluster.islands for _ in range(island.hosts)]
+        self._clock, self._cluster, self.roads, self._arrive = clock, cluster, roads, arrive
         self._trace, self.small = trace, small
+        self.ports = roads.ports
+        self.way = roads.way  # how long the first byte is under way between a client's card and a host's
+        self.moves: dict[int, tuple[Layouts, Layouts]] = {}  # by transfer, of those that were ordered last: its ends
         # (sender, receiver, transfer) of chunks that were not small, the last ones
         self._long: dict[tuple[Name, Name, int], None] = {}
-        self._entered: dict[tuple[Name, Name], int] = {}  # when the last chunk of a connection reached its card
-        self.ports = Ports(clock)
-        self._face = cache(lambda one, other: face_to(cluster.island_of_host(one), roads.chip, one, other))
         self._lives: dict[Name, int] = {}
         self.moved = 0  # bytes of contents
         self._cards: dict[tuple[Name, bool], ClientCard] = {}  # by client; for what it sends, and for what it gets
@@ -233,16 +179,23 @@ class BulkNetwork:
             if isinstance(chunk, Chunk):
                 self._trace.came(chunk.transfer, self._clock.now)
 
-    # --- clients --------------------------------------------------------------------------------------------
+    def way_of(self, ends: tuple[Layouts, Layouts], sender: Name, receiver: Name, piece: int) -> Route:
+        """The route of a piece of a move."""
+        sources, targets, kept = taking_part(*ends, sender, self._cluster)[receiver]
+        if piece in kept:
+            sources = targets = kept[piece]
+        return self.roads.route(sender, receiver, sources, targets)
 
-    @property
-    def way(self) -> int:
-        """How long the first byte is under way between a client's card and a host's."""
-        return self._roads.latency + 2 * self._roads.pcie_latency
+    def ordered(self, transfer: int, sources: Layouts, targets: Layouts) -> None:
+        self.moves[transfer] = sources, targets
+        if len(self.moves) > KEPT:
+            del self.moves[next(iter(self.moves))]
+
+    # --- clients --------------------------------------------------------------------------------------------
 
     def taking(self, nbytes: int) -> int:
         """How long a client's card sends so many bytes."""
-        return taking(nbytes, self._roads.nic)
+        return taking(nbytes, self.roads.client_nic)
 
     def card(self, client: Name, getting: bool) -> ClientCard:
         found = self._cards.get((client, getting))
@@ -288,19 +241,23 @@ class BulkNetwork:
     ) -> None:
         if isinstance(message, Chunk):
             self._trace.left(message.transfer, self._clock.now)
+        now = self._clock.now
         if receiver < 0:
-            at = self._clock.now + self.way
-            self._clock.at(at, self._reach_client, life, sender, receiver, number, message, nbytes)
+            self._clock.at(now + self.way, self._reach_client, life, sender, receiver, number, message, nbytes)
             return
-        place, now = place_of(message), self._clock.now
         after = (life, sender, receiver, number, message)
-        port, took, behind = self.first_port(sender, receiver, nbytes)
+        route = self._route_of(sender, receiver, message)
+        took = [taking(nbytes, leg.bandwidth) for leg in route]
         if self._passes_freely(sender, receiver, message.transfer, nbytes):
-            self._land_at(now, took + (self.way if self.by_card(sender, receiver) else behind), after)
-        elif self.by_card(sender, receiver):
-            self.ports.put(port, now, (receiver, *place), took, self._cross, took, nbytes, after)
+            self._land_at(now, max(took) + sum([leg.after for leg in route]), after)
         else:
-            self.ports.put(port, now, (receiver, *place), took, self._land_at, took + behind, after)
+            self._come_to(0, now, now, route, took, after)
+
+    def _route_of(self, sender: Name, receiver: Name, message: Any) -> Route:
+        ends = self.moves.get(message.transfer) if isinstance(message, Chunk) else None
+        if ends is None:
+            return self.roads.route(sender, receiver)
+        return self.way_of(ends, sender, receiver, message.piece)
 
     def _passes_freely(self, sender: Name, receiver: Name, transfer: int, nbytes: int) -> bool:
         whose = sender, receiver, transfer
@@ -311,53 +268,20 @@ class BulkNetwork:
             del self._long[next(iter(self._long))]
         return False
 
-    def first_port(self, sender: Name, receiver: Name, nbytes: int) -> tuple[int, int, int]:
-        """The sender's port for contents of so many bytes to that receiver; how long they take to pass it; and how much
-        later the last byte is there, if no other port follows."""
-        roads = self._roads
-        if sender == receiver:
-            chips = self._devices_of(sender) // roads.chip
-            return self.ports.number(("own", sender)), taking(nbytes, roads.ici * chips or roads.pcie), 0
-        if self.by_torus(sender, receiver):
-            axis, upwards, links = self._face(sender, receiver)
-            port = self.ports.number(("up" if upwards else "down", sender, axis))
-            return port, taking(nbytes, roads.ici * links), roads.torus_latency
-        # a host's card is no faster than the bus behind it
-        return self.ports.number(("out", sender)), max(taking(nbytes, roads.nic), taking(nbytes, roads.pcie)), 0
-
-    def last_port(self, receiver: Name) -> int:
-        """The receiver's port for contents from other hosts, not over a torus."""
-        return self.ports.number(("in", receiver))
-
-    def by_card(self, sender: Name, receiver: Name) -> bool:
-        """Whether contents between these hosts go over their network cards."""
-        return sender != receiver and not self.by_torus(sender, receiver)
-
-    def by_uplink(self, sender: Name, receiver: Name) -> bool:
-        """Whether they share the uplink of the sender's island with others."""
-        return self._roads.oversubscription > 1 and not self._same_island(sender, receiver)
-
-    def _cross(self, start: int, took: int, nbytes: int, after: tuple[Any, ...]) -> None:
-        """The first byte leaves the sender's card at `start`."""
+    def _come_to(self, at: int, when: int, end: int, route: Route, took: list[int], after: tuple[Any, ...]) -> None:
+        """The first byte comes to a port of the route then; the last byte not before `end`."""
         _, sender, receiver, _, message = after
-        roads = self._roads
-        if not self.by_uplink(sender, receiver):
-            self._enter_card(start, took, 0, after)
-            return
-        island = self._cluster.island_of_host(sender)
-        shared = taking(nbytes, roads.nic * island.hosts / roads.oversubscription)
-        port, key = self.ports.number(("uplink", island.index)), (sender, *place_of(message))
-        self.ports.put(port, start, key, shared, self._enter_card, took, max(0, shared - took), after)
+        leg = route[at]
+        key: Key = (sender if leg.far else receiver, *place_of(message))
+        self.ports.put(leg.port, when, key, took[at], self._pass, at, end, route, took, after)
 
-    def _enter_card(self, start: int, took: int, behind: int, after: tuple[Any, ...]) -> None:
-        """The first byte reaches the receiver's card one latency after `start`. That card needs as long as the
-        sender's did; a slower uplink on the way delays the last byte by `behind` more."""
-        _, sender, receiver, _, message = after
-        at = start + self.way + behind
-        # a connection keeps its order, also where a chunk that waited for the uplink is followed by a shorter one
-        self._entered[sender, receiver] = at = max(at, self._entered.get((sender, receiver), 0))
-        key: Key = (sender, *place_of(message))
-        self.ports.put(self.last_port(receiver), at, key, took, self._land_at, took, after)
+    def _pass(self, start: int, at: int, end: int, route: Route, took: list[int], after: tuple[Any, ...]) -> None:
+        leg = route[at]
+        end = max(end, start + took[at]) + leg.after
+        if at + 1 < len(route):
+            self._come_to(at + 1, start + leg.after, end, route, took, after)
+        else:
+            self._land_at(end, 0, after)
 
     def _land_at(self, start: int, wait: int, after: tuple[Any, ...]) -> None:
         self._clock.at(start + wait, self._land, *after)
@@ -367,14 +291,3 @@ class BulkNetwork:
             if isinstance(message, Chunk):
                 self._trace.came(message.transfer, self._clock.now)
             self._arrive(receiver, sender, number, message)
-
-    def _devices_of(self, host: Name) -> int:
-        return self._cluster.island_of_host(host).devices_per_host
-
-    def by_torus(self, sender: Name, receiver: Name) -> bool:
-        return bool(self._roads.ici) and sender >= 0 and receiver >= 0 and self._same_island(sender, receiver)
-
-    def _same_island(self, sender: Name, receiver: Name) -> bool:
-        if sender < 0 or receiver < 0:
-            return False
-        return self._island_of[sender] == self._island_of[receiver]

@@ -92,7 +92,8 @@ class FaultInjection:
         self._sim.clock.at(self._sim.now + self._sim.times.lease, self._lost, name)
 
     def _end(self, name: int) -> list[int]:
-        partners = self._sim.network.partners(name)
+        """Ends its links. Returns their other ends: the controller has one to each host, however deep in a tree."""
+        partners = sorted({*self._sim.network.partners(name), CONTROLLER} - {name})
         self._sim.part(name)
         self._sim.network.end(name)
         self._sim.contents.end(name)

@@ -35,7 +35,7 @@ from core.transfer import Transfer
 from ..cohort import CohortIsland, HostContents, SharedExecutor, StreamNames, one_root
 from ..engine import Noise, Order, SimClock, Stuck, StuckWatch
 from ..engine import jitter as chance
-from ..hardware import Kernel, Profile, Setup, kernel_time, link
+from ..hardware import Kernel, Profile, Setup, kernel_time
 from ..hosts import (
     CARRIED,
     ControllerProcess,
@@ -54,11 +54,13 @@ from ..network import (
     BulkNetwork,
     MessageSizes,
     Network,
+    Ports,
     Roads,
     Together,
     even_rows,
     moves_nothing,
     number_of,
+    ways_of,
 )
 from ..shared_cores import SharedMachines
 from .boot import boot
@@ -69,7 +71,7 @@ from .takeover import take_over
 
 MIB = 1 << 20
 SMALL = 1 << 16  # contents of so many bytes, or a sixteenth of a chunk, pass between the packets of others
-STRAGGLERS, COMPUTE = 1 << 48, 1 << 49  # sources of randomness
+STRAGGLERS = 1 << 48  # a source of randomness
 
 
 class Simulation:
@@ -110,8 +112,9 @@ class Simulation:
         self.contents = BulkNetwork(self.clock, self.cluster, self._roads(), self._arrive, self.trace, small)
         self.machines = SharedMachines(self, setup)
         self.fabric = Fabric(
-            self.clock, self.cluster, self.trace, self.prices, self._sizes, self.tell_host, self.machines.computing
-        )
+            self.clock, self.cluster, self.trace, self.prices, self.longer, self._sizes, self.tell_host,
+            self.machines.computing,
+        )  # fmt: skip
         self.trouble = FaultInjection(self)
         self.replaying = False  # what hosts did before now is played again: nobody else hears of it
         self.worlds = SimWorlds(
@@ -168,12 +171,8 @@ class Simulation:
         self.clock.at((self.now // self.times.beat + 1) * self.times.beat, self._beat, island)
 
     def _roads(self) -> Roads:
-        dcn, chip, island = self.setup.dcn, self.setup.chips[0], self.cluster.islands[0]
-        ici, pcie = link(island, chip), chip.pcie_bandwidth * island.devices_per_host
-        return Roads(
-            dcn.bandwidth, dcn.latency, pcie, chip.pcie_latency, ici.bandwidth if island.torus else 0,
-            int(ici.latency), dcn.oversubscription, chip.devices_per_chip,
-        )  # fmt: skip
+        dcn, pcie = self.setup.dcn, self.setup.chips[0].pcie_latency
+        return Roads(self.cluster, ways_of(self.setup), dcn.latency, pcie, dcn.oversubscription, Ports(self.clock))
 
     def _set_stragglers(self) -> None:
         if self.noise.stragglers:
@@ -362,16 +361,19 @@ class Simulation:
         cost += wire.nbytes * profile.receive_byte_ps // 1000
         return cost + wire.contents * profile.transfer_byte_ps // 1000
 
-    def prices(self, plan: Plan, gang: Gang, seq: int) -> Takes:
+    def prices(self, plan: Plan, gang: Gang) -> Takes:
         key = (plan.id, gang.place.island, gang.computation)
         found = self._prices.get(key)
         if found is None:
             found = self._prices[key] = self._price(plan, gang)
-            self.longest_gang = max(self.longest_gang, (found.own + found.links) * gang.steps)
-        if not self.noise.compute:
-            return found
-        more = self.noise.compute * chance.fraction(chance.key(self.seed, COMPUTE), seq)
-        return found._replace(own=found.own + int((found.own + found.links) * more))
+            longest = (found.own + found.links) * gang.steps * (1 + self.noise.compute)
+            self.longest_gang = max(self.longest_gang, int(longest))
+        return found
+
+    def longer(self, host: int, seq: int) -> float:
+        """The factor by which the devices of a host take longer for a gang."""
+        most = self.noise.compute
+        return 1.0 + most * chance.fraction(chance.key(self.seed, chance.COMPUTE + host), seq) if most else 1.0
 
     def _price(self, plan: Plan, gang: Gang) -> Takes:
         kernel = self.kernels.get(plan.codes[gang.computation].key)
@@ -385,7 +387,7 @@ class Simulation:
 
     def by_host(self, sender: int, receiver: int) -> bool:
         """Whether contents between these processes go through the hosts' CPUs, and not over a torus."""
-        return sender != receiver and not self.contents.by_torus(sender, receiver)
+        return sender != receiver and not self.contents.roads.by_torus(sender, receiver)
 
     def send_contents(self, sender: int, receiver: int, message: Any, at: int) -> None:
         """Sends a message of the data plane. A pool of threads writes it, which costs time and holds up nothing
@@ -418,7 +420,7 @@ class Simulation:
         """Whether a message of the data plane goes in a batch with all other messages to this peer."""
         return (
             sender != receiver
-            and not self.contents.by_torus(sender, receiver)
+            and not self.contents.roads.by_torus(sender, receiver)
             and self.machines.carries(sender, receiver)
         )
 

@@ -25,6 +25,7 @@ from .real import Program, Real, await_end, children_of, real
 
 TINY = np.arange(8, dtype=np.float32).tobytes()
 STEPS = 1500  # steps of a long run: a millisecond each
+LEAF = 7  # of a tree of eight hosts, two below each
 
 
 def register(user: User, length: int, island: str = "", cost: int = COST) -> int:
@@ -121,6 +122,28 @@ async def test_a_host_that_pauses_for_longer_is_given_up_and_returns_as_a_new_on
         await found.ready(epoch=1)
         assert "restarting" in found.agents[1].said()
         await runs(user, register(user, 3))
+
+
+@pytest.mark.parametrize("fidelity", ["exact", "cohort"])
+def test_a_simulated_leaf_of_the_tree_is_missed_when_its_lease_is_over(fidelity: Any) -> None:
+    """Not first when a gang takes too long: each host has a connection to the controller, beside the tree."""
+    crash = [sw.fault("1ms", "crash_host", LEAF)]
+    tree: Any = {"profile": "seaway", "fidelity": fidelity, "config": {"fanout": 2}}
+    with sw.simulate("B", hosts=8, faults=crash, **tree) as session:
+        step = sw.synthetic("chain", devices=64, duration="1s", steps=STEPS)
+        with pytest.raises(sw.errors.RunError, match=f"host-lost] host {LEAF} of island"):
+            step(np.float32(0)).block_until_ready()
+        assert session.now() == pytest.approx(10, rel=0.01)
+
+
+async def test_so_is_a_real_one(tmp_path: Path) -> None:
+    async with real(tmp_path, hosts=8, devices_per_host=1, lease=5.0, options=("--fanout", "2")) as found:
+        user = found.user()
+        program = user.call(lambda client, now: client.register(chain(STEPS, 8, cost=100 * COST), now))
+        run = await begun(found, user, program)
+        found.agents[LEAF].kill()
+        blame = await user.blamed(run.run)
+        assert (blame.code, blame.host) == ("host-lost", LEAF)
 
 
 async def test_a_host_that_is_told_to_end_is_drained_first(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from ...graph import Signature
 from ...wording import plural
 from ..replaced import warn
 from .port import SimPort
-from .pricing import Costs, SimulatedPricing, table
+from .pricing import Costs, SimulatedPricing
 from .simpy_processes import Steps, driven, may_wait
 from .sizes import Sizes
 from .turns import ThreadTurns, TurnThread
@@ -113,7 +113,7 @@ class SimDriver:
         return f"{self._nonces:016x}"
 
     def costs(self) -> list[dict[str, Any]]:
-        return table(self.price_of.kernels)
+        return self.price_of.table()
 
     def spawn(self, name: str, work: Callable[[], None]) -> TurnThread:
         return self.turns.spawn(name, work)

@@ -6,7 +6,7 @@ The cost is the user's if there is one, or else an estimate from the JAX functio
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -32,14 +32,11 @@ class IdleCluster:
         self._places: dict[SliceSpec, tuple[Place, int] | None] = {}
         self._scratch: Resources | None = None
 
-    def chip(self, spec: SliceSpec) -> Chip:
-        return self._sim.setup.chips[self._island(spec)]
-
-    def _island(self, spec: SliceSpec) -> int:
-        for island in self._sim.cluster.islands:
-            if spec.island in ("", island.name) and spec.kind in ("", island.kind):
-                return island.index
-        return 0
+    def chips(self, spec: SliceSpec) -> dict[str, Chip]:
+        """By kind, of the islands where it may be; never none: core says so when there is no such island."""
+        islands, chips = self._sim.cluster.islands, self._sim.setup.chips
+        suit = [one for one in islands if spec.island in ("", one.name) and spec.kind in ("", one.kind)]
+        return {island.kind: chips[island.index] for island in suit or islands[:1]}
 
     def time(self, kernel: Kernel, spec: SliceSpec) -> int:
         """Nanoseconds, with its collectives."""
@@ -121,12 +118,16 @@ class SimulatedPricing:
         if signature.kernel is not None:
             return signature.kernel
         if self._stated is not None:
-            return msgspec.structs.replace(self._stated, name=name)
-        if costs == "roofline" and signature.function is not None and not signature.irregular:
-            return self._roofline(signature)
-        return self._estimate(signature)
+            return replace(self._stated, name=name)
+        compiled = costs == "roofline" and signature.function is not None and not signature.irregular
+        price = self._roofline if compiled else self._estimate
+        found = {kind: price(signature, chip) for kind, chip in self._idle.chips(_spec(signature.slice)).items()}
+        slowest = max(found.values(), key=lambda kernel: kernel.duration)
+        if len(found) == 1:
+            return slowest
+        return replace(slowest, durations=tuple((kind, kernel.duration) for kind, kernel in found.items()))
 
-    def _roofline(self, signature: Signature) -> Kernel:
+    def _roofline(self, signature: Signature, chip: Chip) -> Kernel:
         """Compile for as many CPU devices to find collectives too. The first time takes seconds."""
         from ...costs import roofline_costs
 
@@ -135,15 +136,16 @@ class SimulatedPricing:
         outs = [partition_spec(each, home.axis_names) for each in signature.out_shardings]
         assert signature.function is not None
         found = roofline_costs(
-            signature.function, tuple(leaf.abstract() for leaf in signature.inputs), topology=self._setup_of(home),
-            mesh=dict(zip(home.axis_names, home.shape, strict=True)), in_shardings=tuple(specs),
+            signature.function, tuple(leaf.abstract() for leaf in signature.inputs),
+            topology=self._setup_of(home, chip), mesh=dict(zip(home.axis_names, home.shape, strict=True)),
+            in_shardings=tuple(specs),
             out_shardings=signature.out_tree.unflatten(outs), donate=signature.donate, name=signature.name,
         )  # fmt: skip
         return found.kernel
 
-    def _setup_of(self, home: Slice) -> str:
-        """The name of a hardware set-up with the slice's chip."""
-        chip, name = self._idle.chip(_spec(home)), self._sim.setup.name
+    def _setup_of(self, home: Slice, chip: Chip) -> str:
+        """The name of a hardware set-up with this chip."""
+        name = self._sim.setup.name
         for known in (name, f"{chip.name.removeprefix('tpu-')}-{home.devices}", "A"):
             try:
                 if setups.load(known).chips[0].name == chip.name:
@@ -152,8 +154,7 @@ class SimulatedPricing:
                 continue
         raise ValueError(f"costs='roofline' knows no set-up of {chip.name}; give a function: see seaway.costs")
 
-    def _estimate(self, signature: Signature) -> Kernel:
-        chip = self._idle.chip(_spec(signature.slice))
+    def _estimate(self, signature: Signature, chip: Chip) -> Kernel:
         work = signature.work() if signature.work is not None else None
         if work is None or not (chip.peak_flops and chip.hbm_bandwidth):
             unknown = f"nothing is known of the cost of {signature.name!r}; it is taken to be 1 ms"
@@ -165,18 +166,24 @@ class SimulatedPricing:
             flops=work.flops, hbm_bytes=work.hbm_bytes, source="estimate",
         )  # fmt: skip
 
+    def table(self) -> list[dict[str, Any]]:
+        """Rows for `session.costs()`: one for each computation, and kind of devices where its time differs."""
+        return [
+            {
+                "computation": signature.name, "devices": signature.slice.devices, "chip": chip,
+                "duration_ns": kernel.on(kind).duration, "collectives": len(kernel.collectives),
+                "flops": kernel.flops, "hbm_bytes": kernel.hbm_bytes, "source": kernel.source,
+            }
+            for signature, kernel in self.kernels.items()
+            for kind, chip in self._chips(signature, kernel)
+        ]  # fmt: skip
+
+    def _chips(self, signature: Signature, kernel: Kernel) -> Iterable[tuple[str, str]]:
+        """(kind, names of chips) for each time that the kernel has."""
+        chips = {kind: chip.name for kind, chip in self._idle.chips(_spec(signature.slice)).items()}
+        times = dict(kernel.durations)
+        return [(kind, chips[kind]) for kind in chips if kind in times] or [("", ", ".join(chips.values()))]
+
 
 def _spec(home: Slice) -> SliceSpec:
     return home.spec("")
-
-
-def table(kernels: Mapping[Signature, Kernel]) -> list[dict[str, Any]]:
-    """Rows for `session.costs()`, one a computation."""
-    return [
-        {
-            "computation": signature.name, "devices": signature.slice.devices, "duration_ns": kernel.duration,
-            "collectives": len(kernel.collectives), "flops": kernel.flops, "hbm_bytes": kernel.hbm_bytes,
-            "source": kernel.source,
-        }
-        for signature, kernel in kernels.items()
-    ]  # fmt: skip

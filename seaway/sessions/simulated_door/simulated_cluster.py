@@ -68,7 +68,7 @@ class SimulatedCluster:
         if key not in self._answers:
             described = await self._describe(stablehlo_code.decode(blob))
             if described.text:
-                chip = self._idle.chip(self._slice(described.devices))
+                (chip, *_) = self._idle.chips(self._slice(described.devices)).values()
                 loop = asyncio.get_running_loop()
                 kernel = await loop.run_in_executor(None, kernel_of_code, described, chip)
                 self.simulation.kernels[key] = kernel

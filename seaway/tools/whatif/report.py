@@ -7,7 +7,7 @@ so, is not divided into busy and reserved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,11 +82,39 @@ def _clients(trace: Trace) -> Iterator[ClientReport]:
 # --- as text --------------------------------------------------------------------------------------------------------
 
 
-def lines(columns: Sequence[Column]) -> Iterator[str]:
-    """A table with one row a figure and one column a world. Each world's difference from the record is in brackets."""
+Figure = tuple[str, str]  # (client or "", what)
+
+
+def figures(column: Column) -> dict[Figure, float]:
+    """The times of a column, in nanoseconds; those that are not known are left out."""
+    found: dict[Figure, float] = {("", "makespan"): column.makespan}
+    for client in column.clients:
+        found[client.name, "p50 latency"] = client.p50_us * 1_000
+        found[client.name, "p99 latency"] = client.p99_us * 1_000
+    return {name: value for name, value in found.items() if value > 0}
+
+
+def errors(record: Column, same: Column) -> dict[Figure, float]:
+    """The model's errors under the record's own settings, as signed fractions of the record."""
+    was, is_now = figures(record), figures(same)
+    return {name: is_now[name] / was[name] - 1 for name in was if name in is_now}
+
+
+def doubts(record: Column, same: Sequence[Column]) -> dict[Figure, float]:
+    """The largest of these errors in several simulations of the record: no smaller change is one."""
+    found: dict[Figure, float] = {}
+    for each in same:
+        for name, error in errors(record, each).items():
+            found[name] = max(found.get(name, 0.0), abs(error))
+    return found
+
+
+def lines(columns: Sequence[Column], doubt: Mapping[Figure, float]) -> Iterator[str]:
+    """A table with one row a figure and one column a world: the record, its own settings, and changed ones. In brackets
+    is the model's own error, or else the change that is foretold, if it is larger than that error (`doubt`)."""
     record = columns[0]
     rows = [["", *(column.title for column in columns)]]
-    rows.append(["makespan", *(_time(c.makespan, record.makespan, c is record) for c in columns)])
+    rows.append(["makespan", *_times(columns, ("", "makespan"), doubt)])
     rows.append(["devices busy", *(f"{c.utilization:.1%}" for c in columns)])
     if any(c.reserved for c in columns):
         rows.append(["devices reserved", *("" if np.isnan(c.reserved) else f"{c.reserved:.1%}" for c in columns)])
@@ -94,10 +122,8 @@ def lines(columns: Sequence[Column]) -> Iterator[str]:
         mine = [column.clients[at] for column in columns]
         rows.append([f"client {client.name}", *(f"weight {c.weight}" for c in mine)])
         rows.append(["  runs", *(f"{c.runs}" + (f" ({c.failed} failed)" if c.failed else "") for c in mine)])
-        for what in ("p50", "p99"):
-            found = [float(getattr(c, f"{what}_us")) * 1_000 for c in mine]
-            texts = [_time(each, found[0], each_at == 0) for each_at, each in enumerate(found)]
-            rows.append([f"  {what} latency", *texts])
+        for what in ("p50 latency", "p99 latency"):
+            rows.append([f"  {what}", *_times(columns, (client.name, what), doubt)])
         rows.append(["  share", *("" if np.isnan(c.share) else f"{c.share:.1%}" for c in mine)])
     widths = [max(len(row[at]) for row in rows) for at in range(len(columns) + 1)]
     for row in rows:
@@ -105,31 +131,18 @@ def lines(columns: Sequence[Column]) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
-def _time(value: float, record: float, is_record: bool) -> str:
-    if np.isnan(value):
-        return ""
-    shown = times.text(value)
-    return shown if is_record or np.isnan(record) or not record else f"{shown} ({value / record - 1:+.1%})"
-
-
-class Errors(NamedTuple):
-    """The model's errors under the record's own settings, as signed fractions of the record."""
-
-    makespan: float
-    p50: dict[str, float]  # by client
-
-    def __str__(self) -> str:
-        latencies = ", ".join(f"{name} {error:+.1%}" for name, error in self.p50.items())
-        return f"makespan {self.makespan:+.1%}" + (f"; p50 latency: {latencies}" if latencies else "")
-
-
-def errors(record: Column, same: Column) -> Errors:
-    p50 = {
-        then.name: now.p50_us / then.p50_us - 1
-        for then, now in zip(record.clients, same.clients, strict=True)
-        if then.p50_us > 0 and not np.isnan(now.p50_us)
-    }
-    return Errors(same.makespan / record.makespan - 1, p50)
+def _times(columns: Sequence[Column], name: Figure, doubt: Mapping[Figure, float]) -> Iterator[str]:
+    values = [figures(column).get(name) for column in columns]
+    before = values[:1] + values[:1] + values[1:2] * (len(values) - 2)
+    for at, (value, base) in enumerate(zip(values, before, strict=True)):
+        if value is None:
+            yield ""
+        elif at == 0 or base is None:
+            yield times.text(value)
+        elif at > 1 and abs(value / base - 1) <= doubt.get(name, 0.0):
+            yield f"{times.text(value)} (±{doubt[name]:.1%})"
+        else:
+            yield f"{times.text(value)} ({value / base - 1:+.1%})"
 
 
 def notes(recorded: Workload, took: dict[Which, ComputationTime]) -> Iterator[str]:

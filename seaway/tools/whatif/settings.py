@@ -49,7 +49,8 @@ def setup_of(cluster: Cluster, known: Setup | None = None) -> Setup:
         if shapes[0] != shapes[1]:
             raise Impossible(
                 f"cluster {known.name!r} has islands of (hosts, devices a host) {shapes[1]}, and the recorded one "
-                f"{shapes[0]}: they are not the same cluster"
+                f"{shapes[0]}: calibrate one of the recorded shape (`seaway calibrate --hosts "
+                f"{shapes[0][0][0] if shapes[0] else 1}`)"
             )
         return msgspec.structs.replace(known, cluster=cluster)
     try:

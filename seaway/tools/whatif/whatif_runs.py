@@ -13,6 +13,7 @@ controller saw both, less the model's time for the message to the client and the
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,11 +24,12 @@ from core.model import Impossible, ranges
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.transfer import CHUNK
-from sim.engine import Stuck
+from sim.engine import Noise, Stuck
 from sim.hosts import RareTimes
 from sim.simulation import MIB, Simulation
 
 from .call_durations import ComputationTime, Which, kernels, told_apart
+from .recorded_places import keeping
 from .settings import Settings, check
 from .workload import RecordedCall, RecordedClient, Workload, anywhere
 
@@ -40,13 +42,21 @@ class WhatifResult:
         self.trace, self.setup = simulation.trace, simulation.setup
 
 
-def run(recorded: Workload, settings: Settings, took: dict[Which, ComputationTime]) -> WhatifResult:
+# By as much two runs of one program differ on a machine that does nothing else: nanoseconds of a message, and of a gang.
+VARIES = Noise(latency=50_000, compute=0.02)
+
+
+def run(recorded: Workload, settings: Settings, took: dict[Which, ComputationTime], seed: int = 0) -> WhatifResult:
+    """`seed`: 0, or one that makes messages and gangs take a little longer (`VARIES`), each time others."""
     check(recorded, settings)
     times = RareTimes(pcie_latency=settings.setup.chips[0].pcie_latency, compile=recorded.compiling)
     measured = settings.setup.profile is not None  # a calibrated cluster also has the backend's chunks
+    alone = any(spec.exclusive for _, spec in recorded.slices())  # then the policy says which slice has devices when
+    same = settings.setup.cluster == recorded.cluster and not settings.free and not alone
+    make = keeping(settings.make, recorded.places) if same else settings.make
     sim = Simulation(
-        settings.setup, policy=settings.make, profile=settings.profile, config=settings.config, times=times,
-        chunk=CHUNK if measured else 16 * MIB,
+        settings.setup, policy=make, profile=settings.profile, config=settings.config, times=times,
+        chunk=CHUNK if measured else 16 * MIB, seed=seed, noise=VARIES if seed else None,
     )  # fmt: skip
     sim.kernels.update(kernels(took))
     ways = Ways.of(sim)
@@ -98,6 +108,8 @@ class Actor:
         self._ended: dict[int, int] = {}  # run -> when
         self._open: dict[int, None] = {}  # runs that have not ended
         self._gets: dict[int, int] = {}  # requests under way -> the run that makes it, of the record
+        # releases that leave with the next call, in one turn: by itself, each would take up a message under way
+        self._riding: list[RecordedCall] = []
         self._submitted = self._since = 0  # when its user last submitted; and last submitted or stopped waiting
         self._news = sim.env.event()  # the client's next
 
@@ -109,7 +121,10 @@ class Actor:
         self.client = sim.client(person.name, self._weight, person.priority)
         self.client.on_effect = self._hear
         self._since = self._submitted = sim.now
-        for made in person.calls:
+        for made, after in zip_longest(person.calls, person.calls[1:]):
+            if after is not None and isinstance(made.call, m.Release) and made.at == after.at:
+                self._riding.append(made)
+                continue
             if self._settings.open_loop:
                 due = made.at - self._start
             else:
@@ -150,9 +165,15 @@ class Actor:
 
     def _call(self, made: RecordedCall) -> Generator[simpy.Event, Any, None]:
         act = self._act(made)
+
+        def turn(client: Client, now: int) -> Any:
+            while self._riding:
+                self._act(self._riding.pop(0))(client, now)
+            return act(client, now)
+
         while True:
             yield from self.client.turn()
-            answer = self.client.act(act)
+            answer = self.client.act(turn)
             if not isinstance(answer, Blocked):
                 break
             yield self._news

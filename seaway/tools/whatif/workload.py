@@ -25,6 +25,8 @@ from core.model import Cluster, Impossible, Program, SeawayError, SliceSpec, ran
 from core.record import Diverged, Log, Trace, replayed
 from core.schedule.policy import Policy
 
+from .recorded_places import Places, PlacesSeen
+
 NOT_KNOWN = -1
 LEAST = 10_000_000  # nanoseconds: a smaller mean is only the time of messages, and nothing was compiled
 CROWDED = Limits().max_runs * 9 // 10  # runs under way from which a client may have been blocked
@@ -80,6 +82,7 @@ class Workload(NamedTuple):
     trace: Trace  # of the record, as its controller saw it
     compiling: int  # nanoseconds that hosts took to compile a code, on average; 0: next to none
     lost_hosts: int  # connections of hosts that were lost while clients had runs
+    places: Places  # of shared slices
 
     @property
     def start(self) -> int:
@@ -111,11 +114,12 @@ def workload_of(log: Log, policy: Callable[[], Policy] | None = None) -> Workloa
     controller = eventlogs.machine_of(log.about, policy=policy, trace=trace)
     gathered: dict[int, _Gathered] = {}  # by connection
     order: list[_Gathered] = []
-    compiling, lost = Compiling(), 0
+    compiling, seen, lost = Compiling(), PlacesSeen(), 0
     try:
         for entry, commands in zip(log.entries, replayed(log, controller), strict=False):
             event = entry.event
             compiling.see(event, commands, entry.now)
+            seen.look(controller)
             if (
                 isinstance(event, p.Disconnected)
                 and event.peer < controller.cluster.hosts
@@ -143,7 +147,7 @@ def workload_of(log: Log, policy: Callable[[], Policy] | None = None) -> Workloa
     make = policy or eventlogs.policy_of(log.about)
     name = log.about.policy.rpartition(":")[2].lower()
     config = msgspec.structs.replace(controller.config, accounts=False)  # each client has a share of its own
-    return Workload(people, controller.cluster, config, make, name, trace, compiling.mean, lost)
+    return Workload(people, controller.cluster, config, make, name, trace, compiling.mean, lost, seen.all())
 
 
 class Compiling:

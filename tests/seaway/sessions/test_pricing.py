@@ -39,6 +39,41 @@ def test_a_computation_takes_its_stated_duration() -> None:
     assert device_time(sw.jit(lambda x: x, devices=two, cost=Kernel("f", 77_000), name="f"), ZERO) == 77_000
 
 
+MIXED = """
+[[island]]
+name = "fast"
+kind = "h100"
+hosts = 1
+[[island]]
+name = "slow"
+kind = "v5e"
+hosts = 1
+"""
+
+
+@pytest.mark.parametrize("costs", ["estimate", "roofline"])
+def test_an_estimate_holds_for_the_devices_that_the_slice_gets(costs: str, tmp_path: Path) -> None:
+    (file := tmp_path / "mixed.toml").write_text(MIXED, encoding="utf-8")
+    with sw.simulate(file, costs=costs, profile="ideal") as session:
+        for name in ("first", "second"):  # each has the devices of an island
+            alone = sw.slice(devices=8, name=name, exclusive=True)
+            product = sw.jit(lambda x: x @ x, devices=alone, name=name)
+            product(sw.put(np.zeros((1024, 1024), np.float32), alone)).block_until_ready()
+        took = session.trace.gangs().set_index("island")["duration_us"]
+        rows = session.costs().query("computation == 'first'").set_index("chip")["duration_ns"]
+    flops = 2 * 1024**3
+    assert took["fast"] * 1e3 == rows["h100"] == pytest.approx(max(flops / 989.5e3, 3 * 2**22 / 3.35e3), abs=1)
+    assert took["slow"] * 1e3 == rows["tpu-v5e"] == pytest.approx(max(flops / 197e3, 3 * 2**22 / 819), abs=1)
+
+
+def test_the_kind_of_a_file_has_the_name_that_it_has_on_a_real_cluster(tmp_path: Path) -> None:
+    (file := tmp_path / "mixed.toml").write_text(MIXED, encoding="utf-8")
+    times = {"tpu-v5e": "2ms", "h100": "1ms"}
+    with sw.simulate(file, profile="ideal") as session:
+        sw.synthetic("f", devices=sw.slice(devices=8, kind="v5e"), duration=times)(ZERO).block_until_ready()
+        assert session.trace.gangs()[["island", "duration_us"]].values.tolist() == [["slow", 2000.0]]
+
+
 def test_a_cost_may_follow_the_shapes() -> None:
     f = sw.jit(lambda x: x, devices=two, cost=lambda x: f"{x.shape[0]}us", name="f")
     assert [device_time(f, np.zeros(n)) for n in (4, 8)] == [4_000, 8_000]

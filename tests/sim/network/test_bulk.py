@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,9 @@ from core.protocol.dataplane import Chunk
 from core.record.trace import Trace
 from sim.engine.clock import SimClock
 from sim.hardware.setups import load
-from sim.network.bulk import BulkNetwork, Roads
+from sim.network.bulk import BulkNetwork
+from sim.network.ports import Ports
+from sim.network.roads import Roads, Ways
 
 GB = 1e9  # bytes a second: a byte takes a nanosecond
 LATENCY, PCIE_LATENCY = 1_000, 100
@@ -39,17 +41,27 @@ def torus(**changed: object) -> Cluster:
     return load({"name": "tori", "island": [island | changed | {"name": f"i{n}"} for n in range(2)]}).cluster
 
 
-def arrivals(sent: list[Sent], hosts: Cluster | None = None, **roads: float) -> list[int]:
-    """When the last byte of each has arrived. Each is a piece of one transfer."""
+def arrivals(
+    sent: list[Sent], hosts: Cluster | None = None, oversubscription: float = 1.0, taking: int = 0, **ways: float
+) -> list[int]:
+    """When the last byte of each has arrived. Each is a piece of one transfer. `taking`: how many devices of each host
+    take part; 0: that is not known."""
     clock, there = SimClock(), [-1] * len(sent)
 
     def arrive(receiver: int, sender: int, number: int, chunk: Chunk) -> None:
         there[chunk.piece] = clock.now
 
-    ways: dict[str, float] = {
-        "nic": GB, "latency": LATENCY, "pcie": 4 * GB, "pcie_latency": PCIE_LATENCY, "ici": 0, "torus_latency": 10,
-    }  # fmt: skip
-    bulk = BulkNetwork(clock, hosts or cluster(), Roads(**(ways | roads)), arrive, Trace())  # type: ignore[arg-type]
+    cluster_ = hosts or cluster()
+    usual: dict[str, Any] = {"nic": GB, "card": GB, "ici": 0, "torus": bool(cluster_.islands[0].torus), "hop": 10}
+    each_way = Ways(**(usual | ways))
+    roads = Roads(
+        cluster_, (each_way,) * len(cluster_.islands), LATENCY, PCIE_LATENCY, oversubscription, Ports(clock)
+    )
+    bulk = BulkNetwork(clock, cluster_, roads, arrive, Trace())
+    if taking:
+        devices = {host: tuple(cluster_.devices_of(host))[:taking] for each in sent for host in each[:2]}
+        route = roads.route
+        roads.route = lambda one, other: route(one, other, devices[one], devices[other])  # type: ignore[assignment]
     for number, each in enumerate(sent):
         chunk = Chunk(7, each.sender, each.receiver, number, 0, each.nbytes)
         clock.at(each.at, bulk.send, each.sender, each.receiver, chunk, each.nbytes, each.cost)
@@ -62,8 +74,29 @@ def test_a_chunk_takes_its_bandwidth_once_however_long_it_is(nbytes: int) -> Non
     assert arrivals([Sent(0, 1, nbytes)]) == [FIRST_BYTE + nbytes]
 
 
-def test_the_slower_of_card_and_bus_determines_the_time() -> None:
-    assert arrivals([Sent(0, 1, 10_000)], pcie=GB / 2) == [FIRST_BYTE + 20_000]
+def test_devices_that_reach_less_than_their_host_has_determine_the_time() -> None:
+    assert arrivals([Sent(0, 1, 10_000)], card=GB / 2, taking=1) == [FIRST_BYTE + 20_000]
+
+
+def test_devices_share_what_they_reach_and_hosts_their_cards() -> None:
+    """Eight hosts of a torus, each of eight devices, go over cards: a device reaches a quarter of its host's."""
+    there, sent = torus(), [Sent(0, 8, 10_000), Sent(0, 9, 10_000)]
+    for count, took in ((1, 4), (2, 2), (4, 1), (8, 1)):
+        assert arrivals(sent, there, card=GB / 4, taking=count) == [
+            FIRST_BYTE + 10_000 * took, FIRST_BYTE + 20_000 * took
+        ]  # fmt: skip
+    into = [Sent(0, 8, 10_000), Sent(1, 8, 10_000)]
+    assert sorted(arrivals(into, there, card=GB / 4, taking=1)) == [FIRST_BYTE + 40_000, FIRST_BYTE + 80_000]
+
+
+@pytest.mark.parametrize("oversubscription", [2, 4])
+def test_an_island_that_is_sent_to_by_others_hears_no_more_than_its_downlink_carries(oversubscription: int) -> None:
+    """Each of the four hosts of three islands sends to one of the last island."""
+    islands = [{"name": f"i{number}", "kind": "cpu", "hosts": 4, "devices_per_host": 1} for number in range(4)]
+    sent = [Sent(4 * island + host, 12 + host, 10_000) for _ in range(20) for island in range(3) for host in range(4)]
+    there = arrivals(sent, load({"name": "four", "island": islands}).cluster, oversubscription)
+    downlink = 4 * GB / oversubscription
+    assert max(there) == pytest.approx(sum(each.nbytes for each in sent) / downlink * 1e9, rel=0.03)
 
 
 def test_chunks_of_one_sender_follow_each_other_without_a_gap() -> None:
@@ -82,10 +115,23 @@ def test_the_first_chunk_is_carried_first_even_if_it_takes_longer() -> None:
 
 
 def test_on_a_torus_and_within_a_host_no_card_is_used() -> None:
-    assert arrivals([Sent(0, 0, 8_000)]) == [2_000]  # by PCIe
     there = torus()
+    assert arrivals([Sent(0, 0, 8_000)], there, ici=GB, chip=2) == [2_000]  # by the links of four chips
     assert arrivals([Sent(0, 1, 8_000)], there, ici=GB, chip=2) == [4_010]
     assert arrivals([Sent(0, 8, 8_000)], there, ici=GB, chip=2) == [FIRST_BYTE + 8_000]  # to another island
+
+
+def test_a_device_sends_by_its_own_chip_s_link_and_hears_by_one() -> None:
+    there = torus()
+    assert arrivals([Sent(0, 1, 8_000)], there, ici=GB, chip=2, taking=1) == [8_010]
+    assert arrivals([Sent(0, 1, 8_000), Sent(0, 1, 8_000)], there, ici=GB, chip=2, taking=2) == [8_010, 16_010]
+    assert arrivals([Sent(0, 0, 8_000)], there, hbm=GB, taking=1) == [8_000], "to itself"
+
+
+def test_a_host_hears_by_the_links_of_the_side_that_is_turned_to_the_senders() -> None:
+    """Seven hosts of a 4x2 torus send to one. Four of them come along the last axis, over the two links there."""
+    there = arrivals([Sent(host, 0, 8_000) for host in range(1, 8)], torus(), ici=GB, chip=2)
+    assert max(there) == 10 + 8_000 * 4 // 2
 
 
 @pytest.mark.parametrize(("block", "links"), [([2, 4], (2, 2)), ([4, 2], (1, 4)), ([8, 1], (1, 8))])
@@ -123,8 +169,7 @@ def test_chunks_of_a_transfer_arrive_in_order_whatever_their_sizes(
 ) -> None:
     sent.sort(key=lambda each: each.at)
     for hosts in (torus(), cluster()):
-        ways = {"oversubscription": oversubscription, "ici": ici if hosts.islands[0].torus else 0}
-        there = arrivals(sent, hosts, **ways)
+        there = arrivals(sent, hosts, oversubscription, ici=ici if hosts.islands[0].torus else 0)
         for number, each in enumerate(sent):
             for before in range(number):
                 if sent[before][:2] == each[:2]:

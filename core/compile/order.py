@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..model import Gang, Place, device_spans
+from ..model import Gang, Place, device_spans, spans
 from .draft import Step, makes
 
 # How many steps back implied edges are searched. An implied edge from further back may stay; it costs one integer.
@@ -43,22 +43,10 @@ def _classes(places: Iterable[Place]) -> dict[Place, tuple[int, ...]]:
     """Group devices into classes, so that loops are over these: two are of one class if every place holds both or
     neither. Return the classes of each place, ascending."""
     known = list(dict.fromkeys(places))
-    edges: dict[int, list[int]] = {}  # device -> places p with a span that begins there (~p: that ends there)
-    for number, place in enumerate(known):
-        for low, high in device_spans(place):
-            edges.setdefault(low, []).append(number)
-            edges.setdefault(high, []).append(~number)
     found: list[list[int]] = [[] for _ in known]
     numbers: dict[tuple[int, ...], int] = {}
-    here: set[int] = set()
-    for device in sorted(edges):
-        for edge in edges[device]:
-            if edge >= 0:
-                here.add(edge)
-            else:
-                here.discard(~edge)
-        members = tuple(sorted(here))
-        if members and members not in numbers:
+    for _, _, members in spans.pieces(map(device_spans, known)):
+        if members not in numbers:
             numbers[members] = len(numbers)
             for number in members:
                 found[number].append(numbers[members])

@@ -141,6 +141,25 @@ def index(spans: Spans, item: int) -> int:
     return sum([min(high, item) - low for low, high in spans if low < item])
 
 
+def pieces(sets: Iterable[Spans]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """Yield what is in the same of these sets, in order: (first, one past the last, the numbers of the sets)."""
+    edges: dict[int, list[int]] = {}  # item -> sets with a span that begins there (~number: that ends there)
+    for number, spans in enumerate(sets):
+        for low, high in spans:
+            edges.setdefault(low, []).append(number)
+            edges.setdefault(high, []).append(~number)
+    begun, here = 0, set[int]()
+    for item in sorted(edges):
+        if here:
+            yield begun, item, tuple(sorted(here))
+        begun = item
+        for edge in edges[item]:
+            if edge < 0:
+                here.discard(~edge)
+            else:
+                here.add(edge)
+
+
 def shift(spans: Spans, by: int) -> Spans:
     return tuple((low + by, high + by) for low, high in spans)
 

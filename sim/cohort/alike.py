@@ -334,29 +334,10 @@ class NamesWithMessage:
 
 def parted(members: Spans, cuts: list[Spans], single: Spans) -> tuple[Spans, ...]:
     """Members that are in the same of the cuts are one part; those of `single` are one each. In host order."""
-    edges: dict[int, list[int]] = {}
     rest = spans.minus(members, single)
-    for number, cut in enumerate(dict.fromkeys(cuts)):
-        for low, high in spans.meet(cut, rest):
-            edges.setdefault(low, []).append(number)
-            edges.setdefault(high, []).append(~number)
     groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-    within: set[int] = set()
-    bounds = sorted(edges)
-    at = 0
-    for low, high in rest:
-        start = low
-        while start < high:
-            while at < len(bounds) and bounds[at] <= start:
-                for edge in sorted(edges[bounds[at]]):  # ends first: the same cut may begin again
-                    if edge < 0:
-                        within.discard(~edge)
-                    else:
-                        within.add(edge)
-                at += 1
-            stop = min(high, bounds[at]) if at < len(bounds) else high
-            groups.setdefault(tuple(sorted(within)), []).append((start, stop))
-            start = stop
+    for low, high, within in spans.pieces([rest, *[spans.meet(cut, rest) for cut in dict.fromkeys(cuts)]]):
+        groups.setdefault(within, []).append((low, high))
     parts = [spans.normal(pairs) for pairs in groups.values()] + [spans.one(h) for h in spans.items(single)]
     return tuple(sorted(parts))
 

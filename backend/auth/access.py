@@ -23,7 +23,7 @@ import grpc
 import grpc.aio
 import msgspec
 
-from core.model import Account
+from core.model import Account, SeawayError
 
 from ..wire import MESSAGE, versions
 
@@ -51,7 +51,7 @@ PORTS = re.compile(r"[0-9]{1,5}")
 ANY = ("0.0.0.0", "[::]")  # all addresses of a machine: one can listen at them, but not connect to them
 
 
-class AccessRefused(Exception):
+class AccessRefused(SeawayError):
     """An address may not be opened or called; the text says what to do about it."""
 
 

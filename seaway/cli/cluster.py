@@ -64,18 +64,15 @@ def _add_up(commands: Any) -> None:
 
 def _up(given: argparse.Namespace) -> int:
     _on_loopback(given.bind)
-    try:
-        access = read(given.token_file)
-        if given.metrics_port:
-            metrics.place_of(given.metrics_port)
-    except AccessRefused as refused:
-        raise SeawayError(str(refused)) from None
+    access = read(given.token_file)
+    if given.metrics_port:
+        metrics.place_of(given.metrics_port)
     cluster = controller_cli.cluster_of(given)
     if given.state and (running := _running(Path(given.state))):
         return _grow(given, cluster, access, *running)
     with ScratchFolder() as scratch:
         folder = Path(given.state or scratch)
-        with _held(folder):
+        with HeldFolder(folder):
             show_as("up", sys.argv[2:])
             up = UpProcesses(given, folder, Children(folder), access)
             try:
@@ -91,13 +88,6 @@ def _up(given: argparse.Namespace) -> int:
             finally:
                 up.children.end_all()
                 (folder / "up.pid").unlink(missing_ok=True)
-
-
-def _held(folder: Path) -> HeldFolder:
-    try:
-        return HeldFolder(folder)
-    except AccessRefused as refused:
-        raise SeawayError(str(refused)) from None
 
 
 def _running(folder: Path) -> tuple[int, str] | None:

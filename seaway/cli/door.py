@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.auth import AccessRefused, Rules, place_of, read
-from backend.door import ClusterRefused, ListenRefused, ServedCluster, run_cluster_door, run_door, variables
+from backend.door import ServedCluster, run_cluster_door, run_door, variables
 from backend.process_title import show_as
 from backend.scratch_folder import ScratchFolder
 
@@ -121,8 +121,6 @@ def _door(given: argparse.Namespace) -> int:
     folder, path = (None, None) if given.listen else _socket_path()
     try:
         _serve(given, door_simulation.listening(given.listen or f"unix:{path}", "--listen"), memory)
-    except (ListenRefused, ClusterRefused) as refused:
-        raise SeawayError(str(refused)) from None
     finally:
         if folder is not None:
             folder.cleanup()

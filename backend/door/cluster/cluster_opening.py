@@ -28,7 +28,7 @@ from backend.sandbox import ProgramGate
 from backend.streams import StreamRefused, dial
 from backend.wire import Described, call_messages, versions
 from backend.xla import flags_of
-from core.model import Cluster
+from core.model import Cluster, SeawayError
 
 from ..protocol import StatusCode
 from ..session import (
@@ -54,7 +54,7 @@ Serves = Callable[[ClusterDevices], SessionDevices]
 WatchOf = Callable[[SessionLine], CallWatch]
 
 
-class ClusterRefused(Exception):
+class ClusterRefused(SeawayError):
     """The door cannot serve this cluster; the text says why, and what to do about it."""
 
 

@@ -67,11 +67,5 @@ def hosts_of(core: Trace, cluster: Cluster, clients: set[int]) -> set[int]:
     for place in places & set(core.places):
         island = cluster.islands[core.places[place].island]
         for low, high in core.places[place].devices:
-            first, last = (device - island.base_device for device in (low, high - 1))
-            found.update(
-                range(
-                    island.base_host + first // island.devices_per_host,
-                    island.base_host + last // island.devices_per_host + 1,
-                )
-            )
+            found.update(range(island.host_of(low), island.host_of(high - 1) + 1))
     return found

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from ..errors import CostError
-from ..specs import whole
+from ..specs import trees, whole
 
 Axes = tuple[tuple[str, int, str], ...]
 DEVICES = ("/dev/accel0", "/dev/vfio/0")  # where a TPU would be
@@ -136,26 +136,18 @@ def _mesh_in(where: object) -> object:
     return {"all": 1}
 
 
-class _Boxed:
-    """Makes a spec a leaf of a tree, since JAX may treat None and PartitionSpec as trees."""
-
-    def __init__(self, spec: object) -> None:
-        self.spec = spec
-
-
 def _shardings(specs: object, tree: object, mesh: Any, what: str) -> list[Any]:
     """A NamedSharding or None for each leaf of `tree`. A spec in `specs` may stand for a whole subtree."""
     jax = _jax()
 
     def is_spec(one: object) -> bool:
-        return one is None or isinstance(one, jax.sharding.PartitionSpec | jax.sharding.Sharding)
+        return isinstance(one, jax.sharding.PartitionSpec | jax.sharding.Sharding)
 
-    boxed = jax.tree.map(_Boxed, specs, is_leaf=is_spec)
     try:
-        found = jax.tree.leaves(jax.tree.broadcast(boxed, tree))
+        found = trees.spread(specs, tree, what, is_spec)
     except ValueError as error:
-        raise CostError(f"{what} does not fit the tree that it is for: {error}") from None
-    return [_named(box.spec, mesh, what) for box in found]
+        raise CostError(str(error)) from None
+    return [_named(spec, mesh, what) for spec in found]
 
 
 def _named(spec: object, mesh: Any, what: str) -> Any:

@@ -62,7 +62,7 @@ def spread(prefix: Any, tree: Any, what: str, is_leaf: Any = None) -> list[Any]:
     try:
         jax.tree_util.tree_map(each, prefix, tree, is_leaf=leaf)
     except ValueError as error:
-        raise ValueError(f"{what} does not fit: {error}") from None
+        raise ValueError(f"{what} does not fit the tree that it is for: {error}") from None
     return found
 
 

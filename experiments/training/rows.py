@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from sim.hardware import Kernel, Setup, kernel_time
+from seaway.sessions.simulated import IdleCluster
+from sim.hardware import Kernel, Setup
 
 from ..framework import BadOption, Option
 from ..framework.options import profile_of
@@ -133,8 +134,7 @@ def _divides(batch: int, among: int, whom: str) -> None:
 
 def on_slice(kernel: Kernel, setup: Setup, split: int) -> Kernel:
     """The kernel with the time of its collectives included, on the devices where its slice is placed."""
-    where = setups.place_of(setup, setups.whole(setup, split)[0])
-    whole = kernel_time(kernel, where, setup.cluster.islands[0], setup.chips[0])
+    whole = IdleCluster(setup).time(kernel, setups.whole(setup, split)[0])
     return msgspec.structs.replace(kernel, duration=whole, collectives=())
 
 

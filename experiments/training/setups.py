@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from core.model import Place, SliceSpec
-from core.slices import BoundSlice, Resources
+from core.model import SliceSpec
 from sim.hardware import Setup, load
 
 from ..framework import BadOption
@@ -52,14 +51,3 @@ def whole(setup: Setup, split: int) -> list[SliceSpec]:
         mesh = (rows, columns // split, split)
         found.append(SliceSpec(f"island {at}", island.devices, mesh, island=island.name))
     return found
-
-
-def place_of(setup: Setup, spec: SliceSpec) -> Place:
-    """Where core places a slice on an otherwise unused cluster."""
-    resources = Resources(setup.cluster)
-    for host in range(setup.cluster.hosts):
-        resources.host_joined(host)
-    found = resources.bind(1, spec)
-    if not isinstance(found, BoundSlice):
-        raise BadOption(f"slice {spec.name!r} cannot be placed on {setup.name}: {found.reason}")
-    return found.place

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from core.model import Computation, Impossible, Place, SliceSpec
 from core.slices import BoundSlice, Resources
-from sim.hardware import Chip, Kernel, kernel_time, setups
+from sim.hardware import Chip, Kernel, Setup, kernel_time, setups
 from sim.simulation import Simulation
 
 from ...errors import nearest
@@ -27,14 +27,14 @@ from ...specs import Slice, partition_spec
 
 
 class IdleCluster:
-    def __init__(self, simulation: Simulation) -> None:
-        self._sim = simulation
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
         self._places: dict[SliceSpec, tuple[Place, int] | None] = {}
         self._scratch: Resources | None = None
 
     def chips(self, spec: SliceSpec) -> dict[str, Chip]:
         """By kind, of the islands where it may be; never none: core says so when there is no such island."""
-        islands, chips = self._sim.cluster.islands, self._sim.setup.chips
+        islands, chips = self._setup.cluster.islands, self._setup.chips
         suit = [one for one in islands if spec.island in ("", one.name) and spec.kind in ("", one.kind)]
         return {island.kind: chips[island.index] for island in suit or islands[:1]}
 
@@ -44,14 +44,14 @@ class IdleCluster:
         if found is None:
             return kernel.duration
         place, index = found
-        return kernel_time(kernel, place, self._sim.cluster.islands[index], self._sim.setup.chips[index])
+        return kernel_time(kernel, place, self._setup.cluster.islands[index], self._setup.chips[index])
 
     def _place(self, spec: SliceSpec) -> tuple[Place, int] | None:
         if spec not in self._places:
             self._places[spec] = None
             if self._scratch is None:
-                self._scratch = Resources(self._sim.cluster)
-                for host in range(self._sim.cluster.hosts):
+                self._scratch = Resources(self._setup.cluster)
+                for host in range(self._setup.cluster.hosts):
                     self._scratch.host_joined(host)
             try:
                 bound = self._scratch.bind(0, spec)
@@ -79,7 +79,7 @@ class SimulatedPricing:
     def __init__(self, costs: Costs, simulation: Simulation) -> None:
         self._costs, self._sim = costs, simulation
         self._stated: Kernel | None = None
-        self._idle = IdleCluster(simulation)
+        self._idle = IdleCluster(simulation.setup)
         self.kernels: dict[Signature, Kernel] = {}
         if not (isinstance(costs, Mapping) or callable(costs) or costs in ("estimate", "roofline")):
             try:

@@ -44,7 +44,7 @@ class SimulatedCluster:
         self.simulation, self._island = simulation, island
         self._describe, self._empty = describe, empty
         self.time = SimulatedTime(simulation)
-        self._idle = IdleCluster(simulation)
+        self._idle = IdleCluster(simulation.setup)
         self._answers: dict[str, bytes] = {}  # by the code's hash
         simulation.about_code = lambda key: self._answers.get(key, b"")
 

@@ -4,8 +4,8 @@
 (`_work`) until nothing more can move; what was gathered to be said leaves at the end of the turn.
 A peer that breaks the protocol is closed, with the reason; nothing that a peer sends ever raises here.
 
-`modules` makes all that decide something, from the ground up. One that must tell another above it enters news in the
-turn's agenda (`State`); `_work` hands them on.
+The controller is its `Modules`: all that decide something, made from the ground up. One that must tell another above it
+enters news in the turn's agenda (`State`); `_work` hands them on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHANGES = (p.Join, p.Open, p.Seated, p.Leave)  # they may change who there is
 LIVE = attrgetter("scheduler.live")  # of an island: not empty if a gang may enter
 
 
-class Controller:
+class Controller(Modules):
     def __init__(
         self,
         cluster: Cluster,
@@ -55,28 +55,15 @@ class Controller:
         buffer may be held and let go in one turn). Nothing is worded if it is not given."""
         self.config, self.incarnation, self.starts = config, incarnation, starts
         window = Window(config.window, config.window_span, config.window_most)
-        self.atoms = Atoms()
+        atoms = Atoms()
         make = partial(
             Scheduler, window=window, max_passes=config.max_passes, early=config.early, max_reserved=config.max_reserved
         )
-        self._schedulers: Callable[[int], list[Scheduler]] = lambda count: [
-            make(self.atoms, policy()) for _ in range(count)
-        ]
-        self.state = State(cluster, config, incarnation, observe, self._schedulers(len(cluster.islands)), starts)
-        self.order = OrderHash()
-        made = Modules(self.state, self.atoms, self.order, trace, shape)
-        self.buffers, self.ledger, self.resources, self.spill = made.buffers, made.ledger, made.resources, made.spill
-        self.watch, self.next_wakeup, self.outbox = made.watch, made.watch.next_wakeup, made.outbox
-        self.compilation, self.lowerings, self.tracing = made.compilation, made.lowerings, made.tracing
-        self.in_flight, self.admission, self.outcomes = made.in_flight, made.admission, made.outcomes
-        self.dispatch, self.completion, self.views = made.dispatch, made.completion, made.views
-        self.runs, self.failures, self.recovery = made.runs, made.failures, made.recovery
-        self.membership, self.clients, self.stalls = made.membership, made.clients, made.stalls
-        self.policy_news, self.accounts, self.meters = made.policy_news, made.accounts, made.meters
-        self.relocation, self.drains, self.slice_calls = made.relocation, made.drains, made.slice_calls
-        self.suspensions = made.suspensions
-        self.elastic, self.preemption, self.placements = made.elastic, made.preemption, made.placements
-        self.reshape, self.standing = made.membership.reshape, made.membership.standing  # for a simulator
+        self._schedulers: Callable[[int], list[Scheduler]] = lambda count: [make(atoms, policy()) for _ in range(count)]
+        state = State(cluster, config, incarnation, observe, self._schedulers(len(cluster.islands)), starts)
+        super().__init__(state, atoms, OrderHash(), trace, shape)
+        self.next_wakeup = self.watch.next_wakeup
+        self.reshape, self.standing = self.membership.reshape, self.membership.standing  # for a simulator
         self._agenda = self._make_agenda()
         self._begun = False
         self._route()

@@ -19,13 +19,11 @@ from typing import NamedTuple
 import msgspec
 
 from .tables import Strings, Table
-from .trace import Trace, TracedPlace
+from .trace import OVER, Trace, TracedPlace
 from .trimming import NAMES
 
 BY_KEY = ("runs", "gangs", "transfers", "reservations")  # tables whose first column is ascending
 BY_COUNT = ("clients", "memory")
-# the column that says that a row is complete
-OVER = {"runs": "ended", "gangs": "ended", "transfers": "ended", "reservations": "until", "clients": "closed"}
 LEFT_OUT = ("hosts", "ends")  # columns of gangs that refer to lists by host
 MOST = 1 << 16  # rows that may be named as incomplete
 

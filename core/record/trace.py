@@ -30,7 +30,7 @@ READY, ENTERED, ENQUEUED, STARTED, ENDED, SKEW = (1, 2, 4, 8, 16, 32)
 PLACEHOLDER, FAILED = 64, 128  # bits: launched with placeholders; ended with a blame
 TIMES = {"ready": READY, "entered": ENTERED, "enqueued": ENQUEUED, "started": STARTED, "ended": ENDED, "skew": SKEW}
 LOOK = 64  # runs, levels or reservations that are added between two checks of the size
-_OVER = {  # table -> the column that says that a row is complete
+OVER = {  # table -> the column that says that a row is complete
     "clients": "closed",
     "runs": "ended",
     "gangs": "ended",
@@ -317,7 +317,7 @@ class Trace:
                     row[column] += shift
             if key in rows:
                 mine.put(rows[key], **_better(mine.row(rows[key]), row))
-                if row[_OVER[name]] >= 0:
+                if row[OVER[name]] >= 0:
                     self._open[name].pop(key, None)
             else:
                 rows[key] = mine.append(*row.values())
@@ -336,7 +336,7 @@ class Trace:
                 self._find_open()
 
     def _find_open(self) -> None:
-        for name, over in _OVER.items():
+        for name, over in OVER.items():
             table = self.tables[name]
             self._open[name] = positions(table.keys(), table.column(over))
 

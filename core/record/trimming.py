@@ -39,37 +39,34 @@ def _drop_runs(trace: Trace, drop: Sequence[int]) -> None:
     dropped = set(drop)
     kept = [row for row in range(len(trace.runs)) if row not in dropped]
     moved = {row: number for number, row in enumerate(kept)}
-    trace.runs.keep(kept)
-    trace.dropped["runs"] += len(dropped)
+    _keep(trace, "runs", kept)
     for name in ("gangs", "transfers"):
         table = trace.tables[name]
         runs, ended = table.column("run"), table.column("ended")
         rows = [
             row for row, run in enumerate(runs) if (run in moved if run >= 0 else not 0 <= ended[row] < trace.since)
         ]
-        trace.dropped[name] += len(table) - len(rows)
-        table.keep(rows)
+        _keep(trace, name, rows)
         table.replace("run", [moved.get(run, -1) for run in table.column("run")])
-    _drop_reservations(trace)
+    kept = [row for row, at in enumerate(trace.reservations.column("until")) if not 0 <= at < trace.since]
+    _keep(trace, "reservations", kept)
     _drop_clients(trace)
     _drop_levels(trace)
     _keep_arrivals(trace)
     _keep_words(trace)
 
 
-def _drop_reservations(trace: Trace) -> None:
-    rows = [row for row, at in enumerate(trace.reservations.column("until")) if not 0 <= at < trace.since]
-    trace.dropped["reservations"] += len(trace.reservations) - len(rows)
-    trace.reservations.keep(rows)
+def _keep(trace: Trace, name: str, rows: Sequence[int]) -> None:
+    """Keep only these rows of a table, and count the others."""
+    trace.dropped[name] += len(trace.tables[name]) - len(rows)
+    trace.tables[name].keep(rows)
 
 
 def _drop_clients(trace: Trace) -> None:
     """Drop the clients that are gone and have no row left."""
     busy = {client for table in (trace.runs, trace.transfers, trace.reservations) for client in table.column("client")}
     clients, closed = trace.clients.column("client"), trace.clients.column("closed")
-    rows = [row for row, at in enumerate(closed) if at < 0 or clients[row] in busy]
-    trace.dropped["clients"] += len(closed) - len(rows)
-    trace.clients.keep(rows)
+    _keep(trace, "clients", [row for row, at in enumerate(closed) if at < 0 or clients[row] in busy])
 
 
 def _drop_levels(trace: Trace) -> None:
@@ -77,7 +74,7 @@ def _drop_levels(trace: Trace) -> None:
     times, places = trace.memory.column("at"), trace.memory.column("place")
     last = {places[row]: row for row, at in enumerate(times) if at < trace.since}
     lasting = set(last.values())
-    trace.memory.keep([row for row, at in enumerate(times) if at >= trace.since or row in lasting])
+    _keep(trace, "memory", [row for row, at in enumerate(times) if at >= trace.since or row in lasting])
 
 
 def _keep_arrivals(trace: Trace) -> None:

@@ -136,6 +136,18 @@ def test_it_has_them_too_if_the_trace_forgets_its_oldest_runs_meanwhile(happenin
             assert {key: reader.rows[name].get(key) for key in kept} == kept
 
 
+def test_a_reader_lacks_no_level_of_memory_when_the_trace_forgets_older_ones() -> None:
+    story, reader = Story(SMALL), Reader()
+    story.happen(0)
+    for _ in range(300):
+        for what in (1, 4, 5):
+            story.happen(what)
+        reader.look(story.trace)
+        kept = {(row["at"], row["place"], row["resident"]) for row in story.trace.rows("memory")}
+        assert kept <= set(reader.levels)
+    assert len(story.trace.memory) < 300
+
+
 def busy(runs: int) -> Story:
     story = Story()
     story.happen(0)

@@ -91,17 +91,8 @@ def pack_plan(plan: Plan) -> PackedPlan:
         (each.shape, each.dtype, places.setdefault(each.place, len(places)), each.mesh, each.sharding)
         for each in layouts
     ]
-    return PackedPlan(
-        id=plan.id,
-        program=plan.program,
-        places=tuple(places),
-        layouts=tuple(rows),
-        codes=plan.codes,
-        slots=tuple(slots),
-        steps=tuple(steps),
-        after=plan.after,
-        results=plan.results,
-    )
+    packed = {"places": tuple(places), "layouts": tuple(rows), "slots": tuple(slots), "steps": tuple(steps)}
+    return PackedPlan(**{**msgspec.structs.asdict(plan), **packed})
 
 
 def unpack_plan(plan: PackedPlan) -> Plan:

@@ -185,27 +185,23 @@ class Scheduler:
 
     def withdraw(self, run: int) -> int:
         """Withdraw all gangs of a run that have not entered. Return their number."""
-        if self._alone is not None:
-            self._queue_alone()
-        if self.reserved:
-            self._ask_again()
-        tickets = list(self._runs.get(run, ()))
-        for ticket in tickets:
-            self._take(ticket, "withdraw")
-        return len(tickets)
+        return self._withdraw(list(self._runs.get(run, ())))
 
     def client_gone(self, client: int) -> int:
         """Withdraw all gangs of a client that have not entered, and let the policy forget it. Return their number."""
+        number = self._withdraw([ticket for run in self._runs.values() for ticket in run if ticket.client == client])
+        for lane in self._contention.known.values():
+            lane.seen.pop(client, None)
+        self._tell("gone", client)
+        return number
+
+    def _withdraw(self, tickets: list[Ticket]) -> int:
         if self._alone is not None:
             self._queue_alone()
         if self.reserved:
             self._ask_again()
-        tickets = [ticket for run in self._runs.values() for ticket in run if ticket.client == client]
         for ticket in tickets:
             self._take(ticket, "withdraw")
-        for lane in self._contention.known.values():
-            lane.seen.pop(client, None)
-        self._tell("gone", client)
         return len(tickets)
 
     def waiting(self) -> list[WaitingGang]:

@@ -155,16 +155,13 @@ class Host:
             self._cut_off = True
         else:
             if event.anew and self.relay.beside(event.peer):
-                self._present_beside()
+                # What went up or down the link to a neighbour in the tree may be lost, and the neighbour may be another
+                # process now, which does not know. So the controller is asked to seat the island again, after which all
+                # that is not settled is said again. The path itself is good, for there is a new link.
+                self._present()
             else:
                 self.relay.child_lost(event.peer)
             self._to_transfer(p.Disconnected(p.end_of(event.peer), event.reason, event.anew), now)
-
-    def _present_beside(self) -> None:
-        """What went up or down the link to a neighbour in the tree may be lost, and the neighbour may be another
-        process now, which does not know. So the controller is asked to seat the island again, after which all that is
-        not settled is said again. The path itself is good, for there is a new link."""
-        self._present()
 
     def _leave(self, event: p.LeaveRequested, now: int) -> None:
         self._leaving, self._leaves_by = p.Leave(self.host, event.reason, event.patience), now + event.patience

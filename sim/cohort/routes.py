@@ -86,10 +86,6 @@ class CohortTree:
             self.depths[level] = number
         self.route = lru_cache(maxsize=512)(self._route)  # by the hosts that a message is for
 
-    @property
-    def flat(self) -> bool:
-        return len(self._levels) == 1
-
     def parent(self, row: int) -> int:
         """The row of a host's parent; -1: the controller."""
         return int(self._parents[row])

@@ -338,9 +338,6 @@ class Simulation:
     def tell(self, text: str) -> None:
         self.told.append((self.now, text))
 
-    def ordered(self, message: m.Ordered) -> None:
-        """Called when an order leaves the controller; does nothing here."""
-
     # --- how long things take -------------------------------------------------------------------------------
 
     def _sizes(self, plan: Plan, gang: Gang, seq: int) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from math import log
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..engine import LATE, SimClock
@@ -119,7 +120,7 @@ class Cores:
 
     def _hand_out(self) -> None:
         self._called = False
-        self._new.sort(key=_key)
+        self._new.sort(key=attrgetter("key"))
         self._line += self._new
         self._new = []
         left: deque[Ask] = deque()  # requests whose process works already
@@ -198,7 +199,3 @@ class Share:
     def _worked(self, then: Callable[..., object], args: tuple[Any, ...]) -> None:
         self._cores.give_back(self, self._cores._clock.now)
         then(*args)
-
-
-def _key(ask: Ask) -> tuple[Any, ...]:
-    return ask.key

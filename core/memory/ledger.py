@@ -116,7 +116,7 @@ class Ledger:
         if footprint is not None and footprint.version != atoms.number:
             footprint.refresh(atoms)
         if len(self._levels) != atoms.number:
-            self._grow()
+            self._grow(atoms.number)
         more = self._by_atom(arrivals) if arrivals else {}
         missing = self._missing(footprint, more)
         if missing:
@@ -391,14 +391,13 @@ class Ledger:
                 found[atom] = found.get(atom, 0) + nbytes
         return found
 
-    def _grow(self) -> None:
-        for atom in range(len(self._levels), self._atoms.number):
+    def _grow(self, number: int) -> None:
+        for atom in range(len(self._levels), number):
             self._levels.append(AtomMemory(self._capacity(self._atoms.devices(atom))))
 
     def _split(self, old: int, new: int) -> None:
         """Give the new atom the counters of the old one: all devices of an atom have had the same history."""
-        for atom in range(len(self._levels), new):
-            self._levels.append(AtomMemory(self._capacity(self._atoms.devices(atom))))
+        self._grow(new)
         self.touched[new] = None
         level = self._touch(old)
         level.capacity = self._capacity(self._atoms.devices(old))

@@ -128,10 +128,7 @@ class Host:
             raise Illegal(f"a host is not told of {kind.__name__}")
 
     def next_wakeup(self) -> int | None:
-        if self._stopped:
-            return None
-        relay, transfer = self.relay.next_wakeup(), self.transfer.next_wakeup()
-        return relay if transfer is None else transfer if relay is None else min(relay, transfer)
+        return None if self._stopped else self.relay.next_wakeup()
 
     # --- events -----------------------------------------------------------------------------------------
 
@@ -169,7 +166,6 @@ class Host:
 
     def _wakeup(self, event: p.Wakeup, now: int) -> None:
         self.relay.wakeup(now)
-        self._to_transfer(event, now)
 
     def _finished(self, event: p.FinishedTogether, now: int) -> None:
         for each in event.ends:

@@ -44,7 +44,6 @@ class Transfer:
         self._acts: dict[type, Callable[[Any], list[p.Command]]] = {
             p.MessageReceived: self._came, p.OpenSend: self._sending.open, p.OpenRecv: self._receiving.open,
             p.ExpectRecv: self._receiving.expect, p.DropTransfer: self._drop, p.Disconnected: self._lost,
-            p.Wakeup: lambda event: [],
         }  # fmt: skip
 
     def handle(self, event: p.Effect, now: int) -> list[p.Command]:
@@ -52,9 +51,6 @@ class Transfer:
         if act is None:
             raise Illegal(f"a transfer machine takes no {type(event).__name__}")
         return act(event)
-
-    def next_wakeup(self) -> int | None:
-        return None
 
     def end(self) -> list[p.Command]:
         """End all sends, because no receiver can be reached any more."""

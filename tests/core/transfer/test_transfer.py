@@ -386,8 +386,6 @@ def test_an_error_of_the_local_caller_is_raised_and_changes_nothing() -> None:
     assert receive(it, 1, Chunk(T, 1, 0, 0, 0, 10))[-1] == p.Received(T)
     with pytest.raises(Illegal):
         open_recv(it, (1, 0, 10))
-    assert it.handle(p.Wakeup(), 0) == []
-    assert it.next_wakeup() is None
 
 
 def test_only_the_last_ends_are_remembered() -> None:

@@ -93,10 +93,7 @@ class Dispatch(ControllerModule):
 
     def _await_room_for_literals(self, run: RunRecord, rows: PlanRows) -> None:
         """They come with the message, and take memory that gangs of the order may not have left yet."""
-        room = -1
-        for slot in run.literals.values():
-            after = self._ledger.after(rows.slot_keys[slot])
-            room = max(room, after)
+        room = max([self._ledger.after(rows.slot_keys[slot]) for slot in run.literals.values()])
         if room >= 0:
             run.wait_behind(room)
 

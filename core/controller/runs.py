@@ -184,9 +184,8 @@ class Runs(ControllerModule):
         program, places = run.program, list[Place]()
         if program.pinned:
             program.bound_at = self._resources.version
-            targets = program.places[
-                len(program.places) // 2 :
-            ]  # hosts of the others have the arrays, or they are lost
+            # hosts of the others have the arrays, or they are lost
+            targets = program.places[len(program.places) // 2 :]
             if all(self._resources.usable(device) for place in targets for device in place.devices()):
                 return True
             self._outcomes.fail(run, Blame("host-lost", "devices were lost where it was to be copied"), self._state.now)
@@ -227,10 +226,7 @@ class Runs(ControllerModule):
             if source.buffer in self._state.asleep and not program.pinned:
                 self._wait(run, f"buffer {source.name}, which is suspended")
                 return None
-            if buffer.layouts:
-                layouts.append(buffer.layouts)
-            else:
-                layouts.append(buffer.layout)
+            layouts.append(buffer.layouts or buffer.layout)
         found = tuple(layouts)
         if found != program.layouts:
             for index, (layout, value) in enumerate(zip(one_by_one(found), program.ir.args, strict=True)):

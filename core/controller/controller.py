@@ -376,10 +376,7 @@ class Controller(Modules):
 
     def snapshot(self) -> Snapshot:
         """All that may be shown, as of now."""
-        return snapshot_of(
-            self.state, buffers=self.buffers, left=self.left(), order=self.order, policy_news=self.policy_news,
-            resources=self.resources, stalls=self.stalls, relocation=self.relocation, drains=self.drains,
-        )  # fmt: skip
+        return snapshot_of(self, self.left())
 
     def left(self) -> dict[str, int]:
         """What is not over: zero of each when nothing is under way and no client is there."""

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
-from ..memory import Buffers
 from ..model import Spans, device_spans, spans
-from ..record import OrderHash
 from ..schedule import WaitingGang
 from ..slices import Refusal, Resources
-from .drains import Drains
-from .policy_news import KeptDevices, PolicyNews
+from .modules import Modules
+from .policy_news import KeptDevices
 from .records import ClientRecord, InFlight, Stall
-from .relocation import Relocation
-from .stalls import Stalls
-from .state import IslandState, State
+from .state import IslandState
 
 
 class OperationView(msgspec.Struct, frozen=True):
@@ -100,16 +96,14 @@ class Snapshot(msgspec.Struct, frozen=True):
     order: str  # the hash of all islands' orders
 
 
-def snapshot_of(
-    state: State, *, buffers: Buffers, left: dict[str, int], order: OrderHash, policy_news: PolicyNews,
-    resources: Resources, stalls: Stalls, relocation: Relocation, drains: Drains,
-) -> Snapshot:  # fmt: skip
+def snapshot_of(of: Modules, left: dict[str, int]) -> Snapshot:
+    state, resources, relocation, drains = of.state, of.resources, of.relocation, of.drains
     return Snapshot(
         state.incarnation,
-        tuple(_island(island, order, policy_news) for island in state.islands),
+        tuple(_island(island, of) for island in state.islands),
         tuple(_client(session, resources) for session in state.sessions.values()),
-        left, sum(buffer.references * buffer.count for buffer in buffers),
-        tuple(stalls.now()), tuple(stalls.waits()), state.stalls_ever,
+        left, sum(buffer.references * buffer.count for buffer in of.buffers),
+        tuple(of.stalls.now()), tuple(of.stalls.waits()), state.stalls_ever,
         tuple(resources.refusals.all()),
         tuple(
             RelocationView(each.session.number, each.names, each.words, relocation.waits(each), each.since)
@@ -118,16 +112,16 @@ def snapshot_of(
         tuple(dict.fromkeys((number, why) for (number, _), why in relocation.failed.items())),
         tuple(DrainView(each.host, each.waits, each.since, each.until) for each in drains.under_way.values()),
         tuple(host for host in range(state.cluster.hosts) if drains.is_cordoned(host)),
-        tuple(state.drained), order.whole(),
+        tuple(state.drained), of.order.whole(),
     )  # fmt: skip
 
 
-def _island(island: IslandState, order: OrderHash, policy_news: PolicyNews) -> IslandView:
+def _island(island: IslandState, of: Modules) -> IslandView:
     index = island.island.index
     return IslandView(
         index, island.island.name, island.phase, island.epoch, island.members, island.stream.backlog,
-        order.island(index), tuple(_operation(each) for each in island.in_flight.values()),
-        tuple(island.scheduler.waiting()), policy_news.kept(index),
+        of.order.island(index), tuple(_operation(each) for each in island.in_flight.values()),
+        tuple(island.scheduler.waiting()), of.policy_news.kept(index),
         island.broken.text, island.broken.since,
     )  # fmt: skip
 

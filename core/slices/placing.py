@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
+from math import prod
 
 import msgspec
 
@@ -178,10 +179,7 @@ def _block(spec: SliceSpec, island: Island, usable: Sequence[int], costs: list[i
 
 def _hosts_at(island: Island, shape: Shape) -> int:
     """Return the number of hosts that a block at the origin touches. At no other place does it touch fewer."""
-    hosts = 1
-    for extent, size, block in zip(shape, island.torus, island.block, strict=True):
-        hosts *= hosts_touched(0, extent, size, block)
-    return hosts
+    return prod(hosts_touched(0, *each) for each in zip(shape, island.torus, island.block, strict=True))
 
 
 def _cheapest(island: Island, shape: Shape, values: list[int], barred: int) -> tuple[int, int, int]:
@@ -219,9 +217,7 @@ def _grids(island: Island, folded: Shape, axes: tuple[int, ...], start: Shape) -
 def _room_for_block(torus: Shape, wraps: tuple[bool, ...], block: Shape, regular: int, mesh: Shape) -> bool:
     """Whether a block for this mesh fits in the torus without touching the spare hosts."""
     shapes = [extents(folded, axes, len(torus)) for folded, axes in orientations(mesh, torus)]
-    regular_devices = regular
-    for extent in block:
-        regular_devices *= extent
+    regular_devices = regular * prod(block)
     cells = devices_by_cell(torus, block)
     if regular_devices == len(cells) or not shapes:
         return bool(shapes)

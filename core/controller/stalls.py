@@ -8,6 +8,7 @@ Neighbours: `snapshot` and `live_view` show these lists. The functions that matt
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import NamedTuple
 
 from ..model import spans
@@ -18,6 +19,8 @@ from .records import NO_PLAN, InFlight, RunRecord, Stall
 from .registrations import Registrations
 from .run_waits import CODE, RunWaits
 from .state import ControllerModule, State
+
+SINCE = attrgetter("since")
 
 
 class StallGroup(NamedTuple):
@@ -40,7 +43,7 @@ class Stalls(ControllerModule):
         """Runs, and programs whose clients are to be told, that wait and do not stall; the longest wait first."""
         found = [self._wait(run) for run in self._state.runs.values() if run.waits and not run.stalled]
         found += self._registrations.waits(late=False)
-        return sorted(found, key=_since)
+        return sorted(found, key=SINCE)
 
     def now(self) -> list[Stall]:
         """All that stalls now; the longest first."""
@@ -48,7 +51,7 @@ class Stalls(ControllerModule):
         found += self._registrations.waits(late=True)
         found += [self.of_flight(entry) for entry in self._in_flight.late()]
         found += self._admission.late_contents()
-        return sorted(found, key=_since)
+        return sorted(found, key=SINCE)
 
     def groups(self) -> list[StallGroup]:
         """All that waits or stalls, the longest wait first. Runs that wait for the same count as one, since there may
@@ -59,7 +62,7 @@ class Stalls(ControllerModule):
                 plan = run.plan.id if run.waits == CODE else -1
                 key = (run.session.number, run.program.ir.name, run.waits, run.stalled, plan)
                 runs.setdefault(key, []).append(run)
-        found = [StallGroup(self._wait(min(each, key=_begun)), len(each), each[0].stalled) for each in runs.values()]
+        found = [StallGroup(self._wait(min(each, key=SINCE)), len(each), each[0].stalled) for each in runs.values()]
         others = [*self._registrations.waits(late=True), *map(self.of_flight, self._in_flight.late())]
         found += [StallGroup(each, 1, True) for each in (*others, *self._admission.late_contents())]
         found += [StallGroup(each, 1, False) for each in self._registrations.waits(late=False)]
@@ -88,11 +91,3 @@ class Stalls(ControllerModule):
         if not hosts:  # those that were awaited have done it, others have not
             hosts, reason = entry.left, f"{entry.kind} has not ended on these hosts"
         return Stall(entry.since, self._state.cluster.islands[entry.island].name, client, program, node, hosts, reason)
-
-
-def _since(stall: Stall) -> int:
-    return stall.since
-
-
-def _begun(run: RunRecord) -> int:
-    return run.since

@@ -11,6 +11,7 @@ same rules. Read `Reduction.add` first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -110,13 +111,8 @@ class Reduction:
         if whole:
             (group,) = groups.values()
             return [REPORTS[type(like)](like, self._participants.need, group)]
-        return [
-            REPORTS[type(like)](like, spans.union(*group.hosts), group) for group in sorted(groups.values(), key=_first)
-        ]
-
-
-def _first(group: EqualReports) -> int:
-    return group.first
+        ordered = sorted(groups.values(), key=attrgetter("first"))
+        return [REPORTS[type(like)](like, spans.union(*group.hosts), group) for group in ordered]
 
 
 def _largest(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:

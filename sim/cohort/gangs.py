@@ -9,6 +9,7 @@ steps may be cut while it runs: its end is known when it comes, and only then do
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -370,7 +371,7 @@ class Gangs:
     def _all_ended(self) -> None:
         ending, self.ending = self.ending, []
         if len(ending) > 1:
-            ending.sort(key=_seq)
+            ending.sort(key=attrgetter("seq"))
         for job in ending:
             if job.alone is None:
                 self._traced(job)
@@ -407,7 +408,3 @@ class Gangs:
         mine = np.arange(self._island.hosts)[job.where.rows]
         wanted = np.arange(self._island.hosts)[rows_of(hosts, self._island)]
         return np.searchsorted(mine, wanted)
-
-
-def _seq(job: CohortGang) -> int:
-    return job.seq

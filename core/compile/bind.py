@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from ..model import (
     Arg,
     Code,
-    Computation,
     Exchange,
     Gang,
     Illegal,
@@ -93,31 +92,15 @@ class _DraftBuilder:
         return len(self.slots) - 1
 
     def gang(self, index: int, node: Node) -> None:
-        computation: Computation = self.program.computations[node.computation]
-        place = self.places[node.slice]
+        of, place = self.program.computations[node.computation], self.places[node.slice]
         inputs = tuple(self.find(ref) for ref in node.inputs)
         for value in node.expects:
             self._layout(value)
         outputs = tuple(self.slot(self._layout(value)) for value in node.outputs)
         self._made.append(dict(enumerate(outputs)))
-        self.steps.append(
-            Gang(
-                node.name,
-                node.computation,
-                place,
-                inputs,
-                outputs,
-                (),
-                computation.cost_on(self._kind_of(self.places[node.slice].island))
-                if self._kind_of
-                else computation.cost,
-                computation.temp,
-                computation.collective,
-                node.irregular,
-                index,
-                computation.steps,
-            )
-        )
+        cost = of.cost_on(self._kind_of(place.island)) if self._kind_of else of.cost
+        what = node.name, node.computation, place, inputs, outputs, ()
+        self.steps.append(Gang(*what, cost, of.temp, of.collective, node.irregular, index, of.steps))
 
     def move(self, index: int, node: Exchange | Reshard) -> None:
         made: dict[int, int] = {}

@@ -30,6 +30,7 @@ from .registrations import Registrations
 from .run_waits import CODE
 from .runs import Runs
 from .state import ControllerModule, IslandState, State
+from .trace_rows import Tracing
 from .watch import Watchdog
 
 
@@ -47,6 +48,7 @@ class Failures(ControllerModule):
     _registrations: Registrations
     _resources: Resources
     _runs: Runs
+    _tracing: Tracing | None
     _watch: Watchdog
 
     # --- hosts ---------------------------------------------------------------------------------------------------
@@ -225,6 +227,8 @@ class Failures(ControllerModule):
         if of_another or not self._resources.usable(device):
             return
         self._resources.device_lost(device)
+        if self._tracing is not None:
+            self._tracing.lost(spans.one(device))
         self._remap(island)
         for entry in self._in_flight.touching(island.island.index, spans.one(host)):
             step = entry.run.plan.steps[entry.step] if entry.run is not None else None

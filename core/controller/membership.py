@@ -30,6 +30,7 @@ from .in_flight import InFlightTable
 from .outbox import TurnOutbox
 from .recovery import Recovery
 from .state import ControllerModule, IslandState, State
+from .trace_rows import Tracing
 from .watch import Watchdog
 
 OTHER_STATE = (
@@ -53,6 +54,7 @@ class Membership(ControllerModule):
     _recovery: Recovery
     _resources: Resources
     _shape: TreeShape
+    _tracing: Tracing | None
     _watch: Watchdog
 
     # --- hosts come --------------------------------------------------------------------------------------------
@@ -194,6 +196,8 @@ class Membership(ControllerModule):
             island.fresh = spans.minus(island.fresh, spans.one(host))
         else:
             self._resources.host_lost(host)
+            if self._tracing is not None:
+                self._tracing.lost(island.island.devices_of(host))
 
     def _dismiss(self, island: IslandState, host: int, reason: str) -> None:
         """Tell the host to stop and come back as a new one, if it lives. What it still says is ignored."""
@@ -424,6 +428,8 @@ class Membership(ControllerModule):
             island.broken.worked()
         for host in spans.items(island.fresh):
             self._resources.host_joined(host)
+            if self._tracing is not None:
+                self._tracing.back(island.island.devices_of(host))
         island.fresh = spans.EMPTY
         name, hosts = island.island.name, spans.text(island.members)
         self._outbox.effect(LogLine(f"island {name!r} runs: epoch {island.epoch}, hosts {hosts}"))

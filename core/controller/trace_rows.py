@@ -8,8 +8,8 @@ controller merely heard of are flagged as worked out.
 from __future__ import annotations
 
 from ..memory import Ledger
-from ..model import Atoms, Gang, Layout, Place, Spans, Value, device_spans, shard_bytes
-from ..record import ENDED, FAILED, Trace
+from ..model import Atoms, Gang, Layout, Place, Spans, Value, device_spans, shard_bytes, spans
+from ..record import ENDED, FAILED, LOST, Trace
 from .records import ClientRecord, InFlight, RunRecord
 from .state import ControllerModule, State
 
@@ -71,6 +71,15 @@ class Tracing(ControllerModule):
 
     def unreserved(self, devices: Spans, client: int) -> None:
         self.trace.reserved_until(self._reserved.pop((devices, client)), self._state.now)
+
+    def lost(self, devices: Spans) -> None:
+        """These devices are gone, or their host has left."""
+        self.back(devices)  # one by one, some may have been lost before
+        self.reserved(devices, LOST)
+
+    def back(self, devices: Spans) -> None:
+        for key in [key for key in self._reserved if key[1] == LOST and spans.overlap(key[0], devices)]:
+            self.unreserved(*key)
 
     def over(self, entry: InFlight) -> None:
         if entry.kind != "send":

@@ -18,5 +18,5 @@ from .increments import Increment, TraceCursor, increment
 from .looks import ClientLine, HostLine, IslandLine, LiveLook, LiveView, Look, QueueLine, RefusalLine, WaitLine
 from .orderhash import OrderHash, token
 from .tables import Lists
-from .trace import ENDED, FAILED, PLACEHOLDER, STARTED, Trace, TracedPlace
+from .trace import ENDED, FAILED, LOST, PLACEHOLDER, STARTED, Trace, TracedPlace
 from .trimming import NAMES

@@ -29,6 +29,7 @@ from .trimming import NAMES, positions, trim
 READY, ENTERED, ENQUEUED, STARTED, ENDED, SKEW = (1, 2, 4, 8, 16, 32)
 PLACEHOLDER, FAILED = 64, 128  # bits: launched with placeholders; ended with a blame
 TIMES = {"ready": READY, "entered": ENTERED, "enqueued": ENQUEUED, "started": STARTED, "ended": ENDED, "skew": SKEW}
+LOST = -2  # as the client of a reservation: these devices are not there
 LOOK = 64  # runs, levels or reservations that are added between two checks of the size
 OVER = {  # table -> the column that says that a row is complete
     "clients": "closed",
@@ -207,7 +208,7 @@ class Trace:
 
     def reserved(self, place: int, client: int, now: int) -> int:
         """Add that a policy keeps the devices of a place free from now on, for a client or, if -1, for nobody in
-        particular. Return its number."""
+        particular; or that they are `LOST`. Return its number."""
         if self.limit:
             self._trim_if_large()
         self._reserved += 1

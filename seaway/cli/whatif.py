@@ -58,8 +58,13 @@ def add(commands: Any) -> None:
     how("--measured", default="", metavar="FILE.toml",
                      help="a cluster file of the recorded cluster, as `seaway calibrate` writes it: its network, "
                           "which hosts share cores, what messages cost")  # fmt: skip
-    option("--repeats", type=int, default=3, metavar="N",
-           help="simulate the record's settings so many times more, each a little different (%(default)s)")
+    option(
+        "--repeats",
+        type=int,
+        default=3,
+        metavar="N",
+        help="simulate the record's settings so many times more, each a little different (%(default)s)",
+    )
     option("--out", type=Path, metavar="FOLDER", help="keep the table (CSV, Parquet)")
     parser.set_defaults(run=run)
 

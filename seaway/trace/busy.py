@@ -1,4 +1,4 @@
-"""Computes, in bins of time, how long devices computed, waited for peers or for inputs, and were kept free.
+"""Computes, in bins of time, how long devices computed, waited for peers or for inputs, were kept free, or were lost.
 
 No device intervals are made: gangs are added up by group (see `place_groups`) and by bin (see `bins`). Results are
 exact.
@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+
+from core.record import LOST
 
 from .bins import bins_around, covered, covered_by_hosts, covered_of_each_host, in_bins
 from .facts import Facts, texts
@@ -134,27 +136,29 @@ def _waits(facts: Facts, pick: Chosen, edges: Ints) -> Iterator[tuple[Ints, Ints
 # --- kept free by a policy ----------------------------------------------------------------------------------
 
 
-def reserved_on(facts: Facts, pick: Chosen, edges: Ints, by_client: bool = False) -> Floats:
-    """[0 or client, bin]: device time in which the selected devices were reserved."""
+def reserved_on(
+    facts: Facts, pick: Chosen, edges: Ints, by_client: bool = False, lost: bool = False
+) -> Floats:  # fmt: skip
+    """[0 or client, bin]: device time in which the selected devices were reserved; or, if `lost`, were not there."""
 
     def used(fine: Ints) -> Floats:
         return by_code(facts, pick, fine, np.zeros(len(facts.start), dtype=np.int64), 1).used
 
-    return reserved(facts, pick.group, edges, len(pick.devices), used, by_client)
+    return reserved(facts, pick.group, edges, len(pick.devices), used, by_client, lost)
 
 
-def reserved_of_hosts(facts: Facts, pick: Chosen, edges: Ints) -> Floats:
-    """[host of the selected devices, bin]: the reserved time of one device of each host."""
-    found = reserved(facts, pick.group, edges, 1, lambda fine: by_host(facts, pick, fine).used)
+def reserved_of_hosts(facts: Facts, pick: Chosen, edges: Ints, lost: bool = False) -> Floats:
+    """[host of the selected devices, bin]: the reserved or lost time of one device of each host."""
+    found = reserved(facts, pick.group, edges, 1, lambda fine: by_host(facts, pick, fine).used, lost=lost)
     return np.broadcast_to(found, (len(pick.hosts), len(edges) - 1))
 
 
-def reserved_fraction(facts: Facts, low: int, high: int) -> float:
-    """The part of all devices' time between these times in which they were reserved."""
+def reserved_fraction(facts: Facts, low: int, high: int, lost: bool = False) -> float:
+    """The part of all devices' time between these times in which they were reserved, or lost."""
     if not len(facts.reservations["place"]):
         return 0.0
     edges = np.array([low, high], dtype=np.int64)
-    spent = sum(float(reserved_on(facts, pick, edges)[0, 0]) for pick in chosen(facts, None))
+    spent = sum(float(reserved_on(facts, pick, edges, lost=lost)[0, 0]) for pick in chosen(facts, None))
     return spent / max(1, len(facts.devices) * (high - low))
 
 
@@ -171,24 +175,26 @@ def utilization(facts: Facts, by: By, edges: Ints, devices: Ints | None) -> pd.D
     keys, codes = ([""], np.zeros(len(facts.start), dtype=np.int64)) if whole else coded(facts, by)
     found = [_of_part(facts, by, edges, chosen(facts, mine), codes, len(keys)) for _, mine in parts]
     none = np.zeros((0, len(edges) - 1))
-    *spent, kept = (np.concatenate([none, *(each[i] for each in found)]) for i in range(4))
+    *spent, kept, lost = (np.concatenate([none, *(each[i] for each in found)]) for i in range(5))
     names = [name for name, _ in parts] if whole else keys
     labels: dict[str, npt.NDArray[Any]] = {} if by == "total" else {by: np.array(names, dtype=object)}
     number = np.repeat(np.array([len(mine) for _, mine in parts], dtype=np.int64), len(keys))
-    return _frame(facts, edges, labels, BusyTime(*spent), kept, number)
+    return _frame(facts, edges, labels, BusyTime(*spent), (kept, lost), number)
 
 
 def _of_part(
     facts: Facts, by: By, edges: Ints, picks: list[Chosen], codes: Ints, count: int
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """[code, bin]: busy, skew, inputs, and reserved, of some devices."""
+) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """[code, bin]: busy, skew, inputs, reserved and lost, of some devices."""
     shape = count, len(edges) - 1
-    kept = np.full(shape, np.nan)  # a reservation is no program's
+    kept, lost = np.full(shape, np.nan), np.full(shape, np.nan)  # a reservation is no program's, and a loss nobody's
+    if by in ("island", "total"):
+        lost[:] = sum((reserved_on(facts, pick, edges, lost=True) for pick in picks), np.zeros(shape))
     if by not in ("program", "step"):
         of_client = by == "client"
         rows = kept[: len(facts.client_names) if of_client else 1]  # gangs that are nobody's may have one more code
         rows[:] = sum((reserved_on(facts, pick, edges, of_client) for pick in picks), np.zeros_like(rows))
-    return *_sum([by_code(facts, pick, edges, codes, count) for pick in picks], shape), kept
+    return *_sum([by_code(facts, pick, edges, codes, count) for pick in picks], shape), kept, lost
 
 
 def coded(facts: Facts, by: str) -> tuple[list[str], Ints]:
@@ -227,7 +233,7 @@ def _of_machines(facts: Facts, by: By, edges: Ints, picks: list[Chosen]) -> pd.D
             f"devices=..., or by='island'"
         )
     total = BusyTime(*(np.zeros((len(keys), bins)) for _ in range(3)))
-    kept = np.zeros((len(keys), bins))
+    kept, lost = np.zeros((len(keys), bins)), np.zeros((len(keys), bins))
     count = np.zeros(len(keys), dtype=np.int64)
     at = 0
     for pick, mine in zip(picks, numbers, strict=True):
@@ -237,13 +243,14 @@ def _of_machines(facts: Facts, by: By, edges: Ints, picks: list[Chosen]) -> pd.D
         hosts = np.searchsorted(pick.hosts, pick.host_rows) if by == "device" else np.arange(len(mine))
         times = np.ones(len(mine), dtype=np.int64) if by == "device" else pick.devices_per_host[pick.hosts]
         count[rows] += times
-        for sum_, one in zip((*total, kept), (*spent, reserved_of_hosts(facts, pick, edges)), strict=True):
+        unused = [reserved_of_hosts(facts, pick, edges, away) for away in (False, True)]
+        for sum_, one in zip((*total, kept, lost), (*spent, *unused), strict=True):
             sum_[rows] += one[hosts] * times[:, None]
     machines = facts.machines
     hosts = machines.hosts_of(keys) if by == "device" else keys
     islands = np.array([*machines.names(), ""], dtype=object)[machines.island_rows_of_hosts(hosts)]
     labels = {"device": keys} if by == "device" else {}
-    return _frame(facts, edges, {**labels, "host": hosts, "island": islands}, total, kept, count)
+    return _frame(facts, edges, {**labels, "host": hosts, "island": islands}, total, (kept, lost), count)
 
 
 def _split(facts: Facts, devices: Ints) -> list[tuple[str, Ints]]:
@@ -252,8 +259,10 @@ def _split(facts: Facts, devices: Ints) -> list[tuple[str, Ints]]:
 
 
 def _frame(
-    facts: Facts, edges: Ints, labels: dict[str, npt.NDArray[np.generic]], spent: BusyTime, kept: Floats, devices: Ints
-) -> pd.DataFrame:
+    facts: Facts, edges: Ints, labels: dict[str, npt.NDArray[np.generic]], spent: BusyTime,
+    unused: tuple[Floats, Floats], devices: Ints,
+) -> pd.DataFrame:  # fmt: skip
+    """`unused`: reserved, and lost."""
     keys, bins = spent.busy.shape
     columns: dict[str, npt.NDArray[np.generic] | pd.Series] = {
         "time_us": np.repeat(micros(edges[:-1]), keys), "bin_us": np.repeat(np.diff(edges) / 1_000, keys)
@@ -269,7 +278,8 @@ def _frame(
         if name != "busy" and not knows:
             fraction = np.full_like(fraction, np.nan)  # no recorder knew when hosts had enqueued
         columns[f"{name}_fraction"] = fraction.T.ravel()
-    columns["reserved_fraction"] = (kept / np.maximum(available, 1)).T.ravel()
+    for name, times in zip(("reserved", "lost"), unused, strict=True):
+        columns[f"{name}_fraction"] = (times / np.maximum(available, 1)).T.ravel()
     return pd.DataFrame(columns)
 
 
@@ -288,9 +298,10 @@ class KeptTimes(NamedTuple):
     clients: Ints  # rows of the table of clients; -1: nobody in particular
 
 
-def kept_times(facts: Facts, group: PlaceGroup) -> KeptTimes:
+def kept_times(facts: Facts, group: PlaceGroup, lost: bool = False) -> KeptTimes:
+    """`lost`: instead, when the devices were not there."""
     table = facts.reservations
-    rows = np.flatnonzero(np.isin(table["place"], group.places))
+    rows = np.flatnonzero(np.isin(table["place"], group.places) & ((table["client"] == LOST) == lost))
     rows = rows[np.argsort(table["since"][rows], kind="stable")]
     since, until = table["since"][rows].astype(np.int64), facts.until_now(table["until"][rows])
     return KeptTimes(since, until, facts.client_rows(table["client"][rows]))
@@ -298,11 +309,11 @@ def kept_times(facts: Facts, group: PlaceGroup) -> KeptTimes:
 
 def reserved(
     facts: Facts, group: PlaceGroup, edges: Ints, available: int, used: Callable[[Ints], Floats],
-    by_client: bool = False,
+    by_client: bool = False, lost: bool = False,
 ) -> Floats:  # fmt: skip
     """[key, bin]: device time that was reserved. `available`: devices behind each key. `used`: what [key, bin] devices
     spent on gangs, for such edges. `by_client`: `used` has one key, and the result has one for each client."""
-    kept = kept_times(facts, group)
+    kept = kept_times(facts, group, lost)
     bins = len(edges) - 1
     if not len(kept.low):
         return np.zeros((len(facts.client_names) if by_client else 1, bins))

@@ -143,12 +143,13 @@ def text_color(color: str) -> str:
 def _ridges(axes: Axes, frame: pd.DataFrame, at: Floats, names: list[object], by: str) -> int:
     """Draw a row for each name: the busy part, and above it the parts that waited. `at`: edges of bins, on the axis.
     Returns the rows of the legend."""
-    parts = ("busy_fraction", "skew_fraction", "input_wait_fraction", "reserved_fraction")
+    parts = ("busy_fraction", "skew_fraction", "input_wait_fraction", "reserved_fraction", "lost_fraction")
     looks: tuple[dict[str, Any], ...] = (
         {"facecolor": style.BLUE},
         style.waits(),
         {"facecolor": style.pale(style.OTHER, 0.45)},
         style.RESERVED,
+        style.LOST,
     )
     high = 0.84
     known = frame["skew_fraction"].notna().any()
@@ -179,6 +180,8 @@ def _ridges(axes: Axes, frame: pd.DataFrame, at: Floats, names: list[object], by
         waits.append(Patch(facecolor=style.pale(style.OTHER, 0.45), label="waits for inputs"))
     if frame["reserved_fraction"].max() > 0:
         waits.append(Patch(**style.RESERVED, label="reserved"))
+    if frame["lost_fraction"].max() > 0:
+        waits.append(Patch(**style.LOST, label="lost"))
     return style.rows_of_key(axes, [("busy", style.BLUE)], [*waits, Patch(facecolor=style.EMPTY, label="idle")])
 
 

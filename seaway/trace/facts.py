@@ -309,11 +309,12 @@ class Facts:
         return spent
 
     def shares_text(self, low: int, high: int) -> str:
-        """In words, what devices did between these times: "62.0% busy", and how much was reserved, if any was."""
+        """In words, what devices did between these times: "62.0% busy", and what was reserved or lost, if any was."""
         from .busy import reserved_fraction
 
-        kept = reserved_fraction(self, low, high)
-        return f"{self.busy_fraction(low, high):.1%} busy" + (f", {kept:.1%} reserved" if kept else "")
+        rest = {"reserved": reserved_fraction(self, low, high), "lost": reserved_fraction(self, low, high, lost=True)}
+        said = "".join(f", {part:.1%} {word}" for word, part in rest.items() if part)
+        return f"{self.busy_fraction(low, high):.1%} busy{said}"
 
     def busy_fraction(self, low: int, high: int) -> float:
         """The part of all devices' time between these times in which they were busy."""

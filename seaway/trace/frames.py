@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from core.model import spans
+from core.record import LOST
 from core.record import trace as core_trace
 
 from .facts import Facts, category, texts
@@ -191,7 +192,7 @@ def reservations(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
     table = facts.reservations
     since, until = table["since"].astype(np.int64), facts.until_now(table["until"])
     low, high = window or (0, np.iinfo(np.int64).max)
-    rows = np.flatnonzero((since < high) & (until >= low))
+    rows = np.flatnonzero((since < high) & (until >= low) & (table["client"] != LOST))
     return pd.DataFrame(
         {
             "client": category(facts.client_rows(table["client"][rows]), facts.client_names),

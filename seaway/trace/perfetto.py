@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,13 +124,15 @@ class _Drawing:
             yield _slice(name, "gang", start, end, where, about)
 
     def _reserved(self) -> Iterator[Event]:
-        """A slice for each time in which a policy kept a device free, on a thread of its own beside the device's."""
-        for pick in self.picks:
-            kept = kept_times(self.facts, pick.group)
+        """A slice for each time in which a policy kept a device free, or it was lost, on a thread of its own beside the
+        device's."""
+        for pick, lost in product(self.picks, (False, True)):
+            kept = kept_times(self.facts, pick.group, lost)
             seen = (kept.low < self.span[1]) & (kept.high > self.span[0])
             hosts = self.facts.machines.hosts_of(pick.devices).tolist()
             for low, high, client in zip(*(each[seen].tolist() for each in kept), strict=True):
                 name = f"reserved for {self.facts.client_names[client]}" if client >= 0 else "reserved"
+                name = "lost" if lost else name
                 for device, host in zip(pick.devices.tolist(), hosts, strict=True):
                     yield from _span("reserved", f"{device}", name, HOSTS + host, device, low, high)
 

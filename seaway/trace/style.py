@@ -188,6 +188,7 @@ def waiting() -> Patch:
 
 # Devices that a policy keeps free; where a legend above the axes is.
 RESERVED: dict[str, Any] = {"facecolor": EMPTY, "edgecolor": OTHER, "hatch": "....", "linewidth": 0}
+LOST: dict[str, Any] = {"facecolor": "#F3D9D9", "edgecolor": "#C0504D", "hatch": "xxx", "linewidth": 0}  # are not there
 ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.25, "borderpad": 0.2}
 
 

@@ -148,12 +148,15 @@ def _bars(axes: Axes, keys: Keys, each: Expanded, place: dict[int, int], span: t
 
 
 def _kept(axes: Axes, facts: Facts, pick: Chosen, place: dict[int, int], span: tuple[int, int], scale: int) -> bool:
-    """Draw when these devices were reserved, below their gangs. Whether they were at all."""
-    kept = kept_times(facts, pick.group)
-    low, high = np.repeat(kept.low, len(pick.devices)), np.repeat(kept.high, len(pick.devices))
-    y = np.tile([float(place[number]) for number in pick.devices.tolist()], len(kept.low))
-    _boxes(axes, low, high, y, span, scale, HALF, zorder=0.7, **style.RESERVED)
-    return bool(((low < span[1]) & (high > span[0])).any())
+    """Draw when these devices were reserved or lost, below their gangs. Whether they were reserved at all."""
+    seen = False
+    for lost, look in ((True, style.LOST), (False, style.RESERVED)):
+        kept = kept_times(facts, pick.group, lost)
+        low, high = np.repeat(kept.low, len(pick.devices)), np.repeat(kept.high, len(pick.devices))
+        y = np.tile([float(place[number]) for number in pick.devices.tolist()], len(kept.low))
+        _boxes(axes, low, high, y, span, scale, HALF, zorder=0.7, **look)
+        seen = bool(((low < span[1]) & (high > span[0])).any())
+    return seen
 
 
 def _length(low: Ints, high: Ints, which: Bools, span: tuple[int, int]) -> int:

@@ -66,7 +66,8 @@ class Trace:
         self, by: By = "island", bins: Bins = 1, window: Window = None, devices: Devices = None
     ) -> pd.DataFrame:
         """Parts of the devices' time, in bins of the window: `busy_fraction` computing, `skew_fraction` waiting for
-        peers, `input_wait_fraction` waiting for inputs, `reserved_fraction` kept free by a policy. The rest is idle.
+        peers, `input_wait_fraction` waiting for inputs, `reserved_fraction` kept free by a policy, `lost_fraction` not
+        there, from when the controller knew. The rest is idle.
 
         `by`: device, host, island, client, program, step or total. For a client, program or step the parts are of all
         devices' time. `bins`: how many, or how wide ("1ms"), or their edges. Without a window: from the first gang's

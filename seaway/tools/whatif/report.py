@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from core.record import LOST
+
 from ...trace import Trace, times
 from .call_durations import ComputationTime, Which, executions
 from .workload import Workload
@@ -48,7 +50,8 @@ class Column(NamedTuple):
 
 def of_record(recorded: Workload, took: dict[Which, ComputationTime]) -> Column:
     spent = sum(took[which].nanoseconds * which[1] * count for which, count in executions(recorded).items())
-    reserved = NONE if len(recorded.trace.reservations) else 0.0
+    kept = [client for client in recorded.trace.reservations.column("client") if client != LOST]
+    reserved = NONE if kept else 0.0
     return _column(RECORD, Trace(recorded.trace, recorded.cluster), recorded.cluster.devices, spent, reserved)
 
 
@@ -122,8 +125,8 @@ def lines(columns: Sequence[Column], doubt: Mapping[Figure, float]) -> Iterator[
         mine = [column.clients[at] for column in columns]
         rows.append([f"client {client.name}", *(f"weight {c.weight}" for c in mine)])
         rows.append(["  runs", *(f"{c.runs}" + (f" ({c.failed} failed)" if c.failed else "") for c in mine)])
-        for what in ("p50 latency", "p99 latency"):
-            rows.append([f"  {what}", *_times(columns, (client.name, what), doubt)])
+        latencies = ("p50 latency", "p99 latency")
+        rows += [[f"  {what}", *_times(columns, (client.name, what), doubt)] for what in latencies]
         rows.append(["  share", *("" if np.isnan(c.share) else f"{c.share:.1%}" for c in mine)])
     widths = [max(len(row[at]) for row in rows) for at in range(len(columns) + 1)]
     for row in rows:

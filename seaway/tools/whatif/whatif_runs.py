@@ -42,7 +42,7 @@ class WhatifResult:
         self.trace, self.setup = simulation.trace, simulation.setup
 
 
-# By as much two runs of one program differ on a machine that does nothing else: nanoseconds of a message, and of a gang.
+# By so much two runs of one program differ on a quiet machine.
 VARIES = Noise(latency=50_000, compute=0.02)
 
 

@@ -110,6 +110,8 @@ def test_islands_into_one_take_as_long_as_its_downlink_needs(fidelity: Fidelity)
 
 
 @pytest.mark.parametrize("fidelity", ["cohort", "exact"])
-def test_a_host_of_a_torus_hears_no_more_than_the_side_that_is_turned_to_the_senders_carries(fidelity: Fidelity) -> None:
+def test_a_host_of_a_torus_hears_no_more_than_the_side_that_is_turned_to_the_senders_carries(
+    fidelity: Fidelity,
+) -> None:
     """Eight hosts, all of which come over the four links of one side: short contents, for which nobody waits."""
     assert 0.9 < rate(CUBE, [(devices(32), devices(4))], fidelity, 200_000_000) / 200e9 < 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from seaway.tools.whatif.workload import workload_of
 from sim.hardware.profiles import profile
 from sim.hosts.processes import ControllerProcess
 from sim.simulation import simulation
-
 
 CLUSTER = {"name": "t", "island": [{"name": "i", "hosts": 3, "devices_per_host": 2}]}
 heavy = sw.synthetic("heavy", devices=4, duration="6ms", allreduce="4B")

@@ -164,18 +164,8 @@ class StagePlan(NamedTuple):
     results: tuple[int, ...]
 
 
-class Unready(Protocol):
-    """What is told when a wait is over: None, or what went wrong."""
-
-    def __call__(self, fault: StatusError | None, /) -> None: ...
-
-
-class WhenCompiled(Protocol):
-    """What is told when a program is compiled: the executable and what is known of it, or what went wrong."""
-
-    def __call__(self, executable: Any, facts: CompiledFacts | StatusError, /) -> None: ...
-
-
+Unready = Callable[[StatusError | None], None]  # told when a wait is over: None, or what went wrong
+WhenCompiled = Callable[[Any, CompiledFacts | StatusError], None]  # told the executable, and what is known of it
 WhenExecuted = Callable[["list[Ref] | Refs | StatusError"], None]
 RunsWaiting = Callable[[Sequence[Ref], Sequence[int], int, WhenExecuted], None]  # as `execute`; told when it has run
 

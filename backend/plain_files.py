@@ -3,8 +3,6 @@
 To open or read a pipe is to wait for its other end, perhaps for ever, and a device has no end.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import stat

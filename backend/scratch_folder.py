@@ -4,8 +4,6 @@ A process that ends in order removes its folder. What killed ones have left, the
 makes one removes. The lock on a file inside says that the owner lives: the kernel releases it when the process ends.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -6,8 +6,6 @@
 Several agents of `timed` devices may live in one process and loop; one with real devices has a process of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets

@@ -11,8 +11,6 @@ Methods are called under the node's lock, in the order of core's commands; each 
     fill        contents from other hosts, for a buffer that `make` made; once, before a launch that reads it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

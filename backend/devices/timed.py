@@ -5,8 +5,6 @@ cut ends on each host with the step that is under way there. Contents are zeros 
 Neighbours: `agent`; `interface`. `Alarms` are for all of them, because a loop's timers are up to a millisecond late.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

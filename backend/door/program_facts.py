@@ -11,8 +11,6 @@ this one. Neighbours: `sandbox`, where programs are read and compiled in a proce
 `cluster_executables` and `described_code`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any, NamedTuple
 

@@ -10,8 +10,6 @@
 Every method returns at once; the enqueueing thread works in the order of core's commands.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -14,8 +14,6 @@ A child has no secrets, no files and no accelerator, and is bounded in time and 
 that takes it over (docs/security.md).
 """
 
-from __future__ import annotations
-
 from .code_gate import CheckedDevices
 from .inspection import ProgramRefused, read_program
 from .program_checker import Description

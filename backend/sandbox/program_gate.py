@@ -6,8 +6,6 @@
 A program that crashed a child is not tried again. Neighbours: `local_devices`, `described_code`, `checkers`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 import threading

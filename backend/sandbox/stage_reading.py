@@ -8,8 +8,6 @@ allowed, for then attributes would be read as something else. This runs in a chi
 bytes may crash. Neighbours: `inspection`, which reads each stage's code afterwards; `contents.staged_program`.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import re

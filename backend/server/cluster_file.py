@@ -7,8 +7,6 @@ Neighbours: `controller_cli` and `operator_calls`, which read it; `core.model.gr
 The functions that matter: `cluster_in`, `keep`, `at_start`.
 """
 
-from __future__ import annotations
-
 import logging
 import tomllib
 from pathlib import Path

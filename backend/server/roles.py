@@ -3,8 +3,6 @@
 Neighbours: `server`, which asks before it answers; `core.model.account`, which says what the roles are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

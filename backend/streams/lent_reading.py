@@ -8,8 +8,6 @@ that its work is to be abandoned. The thread never waits for the node's lock wit
 lock may wait for that work. Neighbours: `connection`; `pjrt.worker_thread`, which reads.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

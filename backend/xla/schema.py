@@ -5,8 +5,6 @@ protos/messages.binpb   the same, compiled: `make protos` writes it, and a test 
 compile_options         uses XLA's; door.protocol the others
 """
 
-from __future__ import annotations
-
 from importlib import resources
 from typing import Any
 

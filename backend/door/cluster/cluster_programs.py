@@ -10,8 +10,6 @@ is on.
 Neighbours: `cluster_layouts`, `cluster_executables`; `backend.contents` has what the code is.
 """
 
-from __future__ import annotations
-
 from bisect import bisect
 from collections.abc import Collection, Sequence
 from hashlib import blake2b

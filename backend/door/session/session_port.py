@@ -3,8 +3,6 @@
 All calls are made on one asyncio loop's thread.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 

@@ -5,8 +5,6 @@ Loading an executable may run anything that is in it, so the folder is only this
 `verdicts`, which keeps its files beside these.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

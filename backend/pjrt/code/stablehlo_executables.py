@@ -7,8 +7,6 @@
 `options` are a CompileOptionsProto whose device ids are JAX's. Neighbours: `stablehlo_codes`, `executable_cache`.
 """
 
-from __future__ import annotations
-
 import importlib
 import logging
 import re

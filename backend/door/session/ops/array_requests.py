@@ -3,8 +3,6 @@
 Memory is taken before devices are asked for it. Neighbours: `array_arguments`, `array_shards`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

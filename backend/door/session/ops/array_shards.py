@@ -3,8 +3,6 @@
 Neighbours: `array_arguments`, `array_requests`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

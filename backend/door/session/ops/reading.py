@@ -1,7 +1,5 @@
 """Waiting for arrays, and their contents, which a client fetches from a host buffer after the answer."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -20,7 +20,7 @@ from ..node import CallError
 from ..wire import OperateCall, OperateReply
 from .cluster_file import keep
 from .roles import named
-from .state_folder import known_cordons, known_hosts, known_suspensions
+from .state_folder import known_file
 
 if TYPE_CHECKING:
     from .server import Server
@@ -33,9 +33,9 @@ class OperatorCalls:
 
     def __init__(self, server: Server, folder: Path | None) -> None:
         self._server, self._folder = server, folder
-        self._cordons = known_cordons(folder) if folder else None
-        self._suspended = known_suspensions(folder) if folder else None
-        self._hosts = known_hosts(folder) if folder else None
+        self._cordons, self._suspended, self._hosts = (
+            known_file(folder, name) if folder else None for name in ("cordons", "suspended", "hosts")
+        )
         self.files = [file for file in (self._cordons, self._suspended, self._hosts) if file is not None]
         self.answer = ""  # what core has said to the last event
 

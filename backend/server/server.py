@@ -41,7 +41,7 @@ from .cluster_status import accounts_of, looked, status_of
 from .eventlogs import Recording
 from .operator_calls import OperatorCalls
 from .registry import Enrolment
-from .state_folder import CodeFolder, known_agents, known_usage, new_start
+from .state_folder import CodeFolder, known_file, new_start
 from .world_services import WorldServices
 
 S = 1_000_000_000
@@ -146,12 +146,12 @@ class Server:
             lambda island: self.enrolment.platform_of(island) != "timed", self.node.announce, self.node.post,
         )  # fmt: skip
         self.operating = OperatorCalls(self, kept)
-        agents = known_agents(kept) if kept else None
+        agents = known_file(kept, "agents") if kept else None
         self.enrolment = Enrolment(lambda: self.cluster, self._connected, agents)
         self.enrolment.drained = self.controller.state.drained.__contains__
         self.blobs = Blobs(code, self._code_in_use)
         self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
-        self._usage = known_usage(kept) if kept else None
+        self._usage = known_file(kept, "usage") if kept else None
         self._files = [*self.operating.files, *filter(None, (agents, self._usage))]
         self._shelf = SnapshotShelf()
         self.clocks = Clocks(lambda: self.cluster.hosts, self.secret, NetworkNode.now)

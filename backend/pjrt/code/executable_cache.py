@@ -9,7 +9,6 @@ import hashlib
 import logging
 import os
 import platform
-import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import version
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...contents import StableHLOCode
-from ...plain_files import own_folder, plain_bytes
+from ...plain_files import own_folder, plain_bytes, replace_file
 from ...xla import xla_flags
 
 log = logging.getLogger("seaway.pjrt")
@@ -57,10 +56,8 @@ class ExecutableCache:
         """Whole or not at all: a reader never sees half a file."""
         if self._folder is None or not executable:
             return
-        partial = self._folder / f"{name}.{os.getpid()}.{threading.get_ident()}"
         try:
-            partial.write_bytes(hashlib.sha256(executable).digest() + executable)
-            partial.rename(self._folder / name)
+            replace_file(self._folder / name, hashlib.sha256(executable).digest() + executable, durable=False)
         except OSError as error:
             log.warning("an executable is not kept in %s: %s", self._folder, error.strerror)
 

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from math import prod
 
+from core.memory import size_text
+
 from ..protocol import StatusCode, dtype_of
 from .session_devices import ArrayType, StatusError
 
 STRING_BYTES = 16  # of an element of an array of strings, besides long ones' contents
-UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 class Maker:
@@ -47,9 +48,9 @@ class MemoryMeter:
         if self.used + nbytes > self.most:
             raise StatusError(
                 StatusCode.RESOURCE_EXHAUSTED,
-                f"{_text(nbytes)} more would be too much: arrays of this session take {_text(self.used)}, and a "
-                f"session may have {_text(self.most)} (--memory-per-session of the door). Delete arrays, or donate "
-                "arguments (jax.jit(donate_argnums=...))",
+                f"{size_text(nbytes)} more would be too much: arrays of this session take {size_text(self.used)}, and "
+                f"a session may have {size_text(self.most)} (--memory-per-session of the door). Delete arrays, or "
+                "donate arguments (jax.jit(donate_argnums=...))",
             )
 
     def take(self, nbytes: int) -> Allocation:
@@ -122,10 +123,3 @@ def bytes_of(array_type: ArrayType, contents: int = 0) -> int:
     size = STRING_BYTES if dtype is None else dtype.itemsize
     shards = len(array_type.sharding.devices)
     return (size * prod(array_type.shard_shape) + (contents if dtype is None else 0)) * shards
-
-
-def _text(nbytes: int) -> str:
-    for unit, name in UNITS:
-        if nbytes >= unit:
-            return f"{nbytes / unit:.1f} {name}"
-    return f"{nbytes} bytes"

@@ -15,7 +15,7 @@ that takes it over (docs/security.md).
 """
 
 from .code_gate import CheckedDevices
-from .inspection import ProgramRefused, read_program
+from .inspection import read_program
 from .program_checker import Description
 from .program_gate import ProgramGate
 from .stage_reading import ifrt_context, read_stages

@@ -7,4 +7,4 @@ element_types     types of elements, by their names
 
 from .compile_options import DEVICE_COUNT, UnsafeOptions, assigned_to, flags_of, safe_options, xla_flags
 from .element_types import ELEMENT_TYPES, core_dtype
-from .schema import StatusCode, message_classes
+from .schema import StatusCode, StatusError, message_classes

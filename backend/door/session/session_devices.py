@@ -19,19 +19,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from backend.contents import StagedProgram
+from backend.xla import StatusError
 
 from ..protocol import ShardSpec, StatusCode
 from .session_callbacks import SessionCallbacks
 
 Ref = Any  # an array, as the devices know it
-
-
-class StatusError(Exception):
-    """An error as the client will see it: a status code of the protocol, and a text."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code, self.text = code, text
 
 
 def invalid(text: str) -> StatusError:

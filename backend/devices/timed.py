@@ -125,9 +125,6 @@ class TimedDevices:
     def forget(self, plan: int) -> None:
         """Nothing: codes do not wait for each other here."""
 
-    def prepare(self, command: e.Prepare, plan: Plan) -> None:
-        pass
-
     def launch(self, command: e.Launch, plan: Plan) -> None:
         gang = plan.steps[command.step]
         assert isinstance(gang, Gang)

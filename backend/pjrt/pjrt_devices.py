@@ -119,9 +119,6 @@ class PjrtDevices:
         self._line.do(self._codes.forget, plan)  # behind what was enqueued before
         self._line.do(self._checkpoints.forget, plan)
 
-    def prepare(self, command: e.Prepare, plan: Plan) -> None:
-        """Does nothing: arrays are handles, and a launch takes handles."""
-
     def launch(self, command: e.Launch, plan: Plan) -> None:
         self._line.do(self._launcher.launch, command, plan)
 

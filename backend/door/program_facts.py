@@ -1,10 +1,5 @@
 """Programs as sessions speak of them, and errors of XLA with the protocol's codes.
 
-    read_program(StableHLO, more) -> ProgramFacts        what a program says of itself
-    compiled_facts(ProgramFacts, CompiledAbout, ...)     with what its compiler said
-    known_stages(gate, bytecode, serdes)                 what an MPMD program says, or why it is refused
-    with translated(): ...                               errors of JAX become StatusErrors
-
 A program's callers are told the types of results before it has run, so these come from the signature of `@main`. Every
 operation and foreign function is looked at first: a callback would follow an address of the client's process, and end
 this one. Neighbours: `sandbox`, where programs are read and compiled in a process that may die of it; `local_devices`,

@@ -1,11 +1,5 @@
 """How many bytes of device memory a session's arrays take, and what it may have at most.
 
-    meter.take(bytes) -> Allocation       raises StatusError if that is too much; counted until nobody refers to it
-    allocation.split(n)                   memory of an array that is taken apart: its shards live on their own
-    allocation.cut(bytes)                 memory of several arrays: some of them live on their own
-    release(memory)                       donated or deleted: free, although handles still name it
-    meter.maker                           the request that takes memory just now: each allocation knows its own
-
 Several handles may name the same memory: an array and its shards, or the same array relabelled. Each refers to the
 Allocations that it needs, so what they share is counted once. Memory that programs use while they run is not counted.
 """
@@ -35,7 +29,7 @@ class Maker:
 
 
 class MemoryMeter:
-    """`over`: contexts to give back."""
+    """`maker`: the request that takes memory just now. `over`: contexts to give back."""
 
     __slots__ = ("maker", "most", "over", "used")
 

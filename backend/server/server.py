@@ -147,7 +147,7 @@ class Server:
         )  # fmt: skip
         self.operating = OperatorCalls(self, kept)
         agents = known_file(kept, "agents") if kept else None
-        self.enrolment = Enrolment(lambda: self.cluster, self._connected, agents)
+        self.enrolment = Enrolment(lambda: self.cluster, self.node.connected, agents)
         self.enrolment.drained = self.controller.state.drained.__contains__
         self.blobs = Blobs(code, self._code_in_use)
         self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
@@ -285,9 +285,6 @@ class Server:
 
     # --- answers to calls -----------------------------------------------------------------------------------------
 
-    def _connected(self, host: int) -> bool:
-        return self.node.connected(host)
-
     async def _enrol(self, request: call_messages.Enrol) -> call_messages.Enrolled:
         try:
             host = self.enrolment.enrol(request)
@@ -383,11 +380,7 @@ class Server:
         """Cancels runs as if their client had asked for it."""
 
         def cancel() -> call_messages.CancelReply:
-            found = roles.named(self.controller.snapshot().clients, request.client)
-            if len(found) != 1:
-                several = f"{len(found)} clients are" if found else "no client is"
-                raise CallError(f"{several} called {request.client!r}", grpc.StatusCode.NOT_FOUND)
-            (client,) = found
+            client = roles.only(self.controller.snapshot().clients, request.client)
             runs = sorted(run.number for run in client.runs if request.run in (0, run.number))
             for run in reversed(runs):  # runs that wait for another one come first
                 self.node.feed(e.MessageReceived(client.peer, m.Cancel(run)))

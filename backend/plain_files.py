@@ -1,13 +1,12 @@
-"""Opens files that may not be what they should be, and makes the names of files last.
+"""Opens files that may not be what they should be; writes them whole, and makes the names of files last.
 
 To open or read a pipe is to wait for its other end, perhaps for ever, and a device has no end.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 log = logging.getLogger("seaway.files")
@@ -48,3 +47,22 @@ def settle(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600) -> None:
+    """Writes all of a file or nothing, even if the process dies, or two write at once. `durable`: also if the machine
+    loses power."""
+    handle, fresh = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            os.fchmod(file.fileno(), mode)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(fresh, path)
+        if durable:
+            settle(path.parent)
+    except BaseException:
+        Path(fresh).unlink(missing_ok=True)
+        raise

@@ -3,8 +3,6 @@
 A process that calls `sw.local` keeps its own title. Neighbours: `server`, `agent`, `coordination`, `sandbox`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 

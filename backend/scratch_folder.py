@@ -1,10 +1,8 @@
-"""Folders in the temporary directory that last as long as their process, also if that is killed.
+"""Folders, in the temporary directory or another, that last as long as their process, also if that is killed.
 
 A process that ends in order removes its folder. What killed ones have left, the next process of the same user that
 makes one removes. The lock on a file inside says that the owner lives: the kernel releases it when the process ends.
 """
-
-from __future__ import annotations
 
 import fcntl
 import os
@@ -18,11 +16,11 @@ OWNER = ".owner"
 
 
 class ScratchFolder(tempfile.TemporaryDirectory[str]):
-    """`kind`: a word for its name."""
+    """`kind`: a word for its name. `below`: where it is; None: in the temporary directory."""
 
-    def __init__(self, kind: str = "") -> None:
-        sweep(Path(tempfile.gettempdir()))
-        super().__init__(prefix=f"{PREFIX}{kind}-" if kind else PREFIX, ignore_cleanup_errors=True)
+    def __init__(self, kind: str = "", below: Path | None = None) -> None:
+        sweep(below or Path(tempfile.gettempdir()))
+        super().__init__(prefix=f"{PREFIX}{kind}-" if kind else PREFIX, dir=below, ignore_cleanup_errors=True)
         self._lock = -1
         with suppress(OSError):  # a file system without locks: nobody will sweep this folder
             fresh = Path(self.name) / f"{OWNER}.new"

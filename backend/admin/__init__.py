@@ -6,8 +6,6 @@ program_options        what command lines have in common
 trace_export           a controller's trace, page by page; what is new in it; how long computations took
 """
 
-from __future__ import annotations
-
 from . import health
 from .children import ROOT, Child, Children, MemoryKills, become, cpu_of, end_with_parent, threads_of
 from .health import HEALTH

@@ -5,8 +5,6 @@ parent is killed. Its output goes into a file, whose end is shown when the child
 processes it kills for lack of memory (`MemoryKills`).
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

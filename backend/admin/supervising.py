@@ -7,8 +7,6 @@ The first restart is immediate. A child that soon dies again is restarted after 
 A child that dies again and again without ever coming up is given up, and its last output is reported.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 import time

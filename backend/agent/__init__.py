@@ -6,7 +6,5 @@ end_reports  when ends of gangs are reported
 agent_machine  its place in a TPU slice, its own address, and how it keeps memory
 """
 
-from __future__ import annotations
-
 from . import agent_cli
 from .agent_machine import keep_what_is_freed

@@ -6,8 +6,6 @@
 Several agents of `timed` devices may live in one process and loop; one with real devices has a process of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets
@@ -189,7 +187,6 @@ class Agent:
         devices = self.devices
         acts: dict[type, Callable[[Any], None]] = {
             e.Launch: self._launch,
-            e.Prepare: lambda effect: devices.prepare(effect, self._plan_of(effect.run)),
             e.MakeBuffer: devices.make,
             e.MakeView: devices.view,
             e.FreeBuffer: self._free,
@@ -203,6 +200,7 @@ class Agent:
             e.Reform: self._reform,
             e.Stop: lambda effect: self._end(effect.reason, effect.for_good),
             e.LogLine: lambda effect: log.info("%s", effect.text),
+            e.Prepare: lambda effect: None,  # arrays are handles, and a launch takes handles
             e.ExpectRecv: lambda effect: None,
             e.VoidView: lambda effect: None,
             e.DropTransfer: lambda effect: None,  # Sent or Received follows

@@ -6,8 +6,6 @@ It ends on SIGTERM, after it has been drained, or with its parent (`--with-paren
 has dismissed, because it was away too long, replaces itself by a new program under the same process id.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging

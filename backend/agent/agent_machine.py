@@ -8,8 +8,6 @@ MEGASCALE_SLICE_ID     which slice, if there are several
 SLURM_PROCID           the rank, if Slurm started this process
 """
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import os

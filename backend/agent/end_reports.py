@@ -5,8 +5,6 @@
 Neighbours: `agent`; core's `link.batching`, which says when; `streams.lent_reading`, on the thread that enqueues.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -7,8 +7,6 @@ refusal_log  refused callers: logged and counted
 trust        whether an agent trusts its clients' code
 """
 
-from __future__ import annotations
-
 from . import access, trust
 from .access import OPTIONS, Access, AccessRefused, PortTaken, advertised, checked, is_loopback, place_of, reached, read
 from .accounts_file import ROLES, new_token, read_accounts

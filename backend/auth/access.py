@@ -9,8 +9,6 @@ Besides, hosts know each other and clients by *passes*: a keyed hash of the call
 only the controller and enrolled hosts have. So no client acts as another, or as a host. Neighbours: `node`, `server`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import ipaddress

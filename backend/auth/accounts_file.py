@@ -4,8 +4,6 @@ It is read once, when the controller starts, and checked as a whole. `AccountTab
 Neighbours: `access`, which finds out whose a caller is; `core.model.account`, which says what the limits are.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import secrets

@@ -7,8 +7,6 @@ is a kind of refusal and the host from which it comes. Its first refusal is logg
 together, a second later. Beyond `SOURCES` sources, the rest share a line for each kind. Each refusal is in one line.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -4,8 +4,6 @@ This module does not import JAX, which reads the environment when it is imported
 `sandbox.code_gate`, `seaway.cli`.
 """
 
-from __future__ import annotations
-
 import argparse
 
 import msgspec

@@ -4,8 +4,6 @@ A file holds a part of one shard, so no two hosts write to one file. If several 
 files: replicated data are written once, and all holders write a part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from math import prod
 

@@ -15,8 +15,6 @@ and for arrays that lie by themselves in a folder (`zarr2`), of which no step is
 Documents come from clients, so they are checked here; their runner checks them against the plan.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from math import prod

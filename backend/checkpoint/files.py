@@ -5,8 +5,6 @@ be a link. A chunk ends with its checksum (CRC-32C, as zarr's codec `crc32c` has
 states is taken into memory before that size has been compared with the file's.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -6,8 +6,6 @@
 A step gets its own name only when all of it is on disk, so a folder with a number is reliable.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from contextlib import suppress

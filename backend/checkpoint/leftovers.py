@@ -10,8 +10,6 @@ nobody holds, and the one that deletes the last mark deletes the folder. So no l
 machine. Marks of machines that do not come back, and folders without marks, are deleted when they are a day old.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

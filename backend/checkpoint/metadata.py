@@ -5,8 +5,6 @@ that has changed places with another, or is of another save, is found as well as
 `jax.random` is two words of 32 bits, in a last dimension.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator, Sequence

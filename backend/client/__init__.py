@@ -3,6 +3,4 @@
 remote   the machine and its node: sends calls, receives contents
 """
 
-from __future__ import annotations
-
 from .remote import Head, PutOffer, Remote

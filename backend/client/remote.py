@@ -7,8 +7,6 @@ Contents of puts are kept from `offer` until the hosts have them; contents of ge
 `taken`. Neighbours: `node`, `shard_io`; `calls`, for requests to the controller's process beside the stream.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets

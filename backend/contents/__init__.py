@@ -7,8 +7,6 @@ callbacks       calls of programs into their clients' processes
 staged_program  MPMD programs: several codes, each on its devices
 """
 
-from __future__ import annotations
-
 from . import callbacks, shard_io, stablehlo_code
 from .callbacks import CALLBACK_S, CallbackFault
 from .code_blobs import LATELY, LIMIT, Blobs, InUse, hash_of

@@ -7,8 +7,6 @@ On each of these ways a message has a number ahead of it, by which its answer is
 `pjrt.code.forwarders`, `agent.callback_lines`, `door.session`. This module does not import JAX.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Any

@@ -1,7 +1,5 @@
 """Code by the hash of its contents: code that clients leave with the controller, and code that hosts have fetched."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Callable, Collection

@@ -3,8 +3,6 @@
 Pieces are those of `core.model.resharding`. Neighbours: `shard_io` cuts them out of shards, and assembles them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple

@@ -10,8 +10,6 @@ goes, the second which row it was (see `seaway.api.routing`). Piece `s * targets
 for target shard t. Behind the rows that came, a target shard is filled with rows of zeros whose second word is -1.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence

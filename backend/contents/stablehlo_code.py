@@ -15,8 +15,6 @@ core's array of another shape than the program's. A client says so by a mesh who
 Neighbours: `pjrt` compiles and answers; `door` asks. This module imports neither JAX nor protobuf.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Arrays are numbered: the arguments first, then what each step makes, in order. A
 nobody has checked. Neighbours: `sandbox.stage_reading` reads it; the door's `session.stage_plans` checks it.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 

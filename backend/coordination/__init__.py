@@ -4,6 +4,4 @@ rendezvous  members arrive, and learn when all have arrived
 service     the process in which they meet, `python -m backend.coordination.service`; one for each epoch
 """
 
-from __future__ import annotations
-
 from .rendezvous import Overtaken, RendezvousMember, world_name

@@ -5,8 +5,6 @@ port of JAX's service. Until then any member may leave: because a newer epoch ov
 Neighbours: `service`, which serves; `pjrt.world`, which waits.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

@@ -6,8 +6,6 @@ until its standard input closes. JAX has no public way to run the service apart 
 Neither port checks tokens, and the service speaks plain gRPC (see docs/security.md): let only members reach them.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import importlib

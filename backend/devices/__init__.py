@@ -6,8 +6,6 @@ timed       devices that take the time they are told, without JAX
 gang_times  when a host's gangs were enqueued and ended, kept there and fetched on request
 """
 
-from __future__ import annotations
-
 from . import gang_times
 from .gang_times import ROOM, GangTimes, Taken, fetched
 from .interface import Array, DeviceAbout, Devices, Index, Post, WorldSpec, accelerators_here

@@ -8,8 +8,6 @@ signature. A host sends its own times and what it knows of the controller's cloc
 Neighbours: `clock_sync`; `timed`, `pjrt.completions`, which record; `agent`, which answers; `core.record.clocks`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import time

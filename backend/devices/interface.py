@@ -11,8 +11,6 @@ Methods are called under the node's lock, in the order of core's commands; each 
     fill        contents from other hosts, for a buffer that `make` made; once, before a launch that reads it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -78,8 +76,6 @@ class Devices(Protocol):
 
     def forget(self, plan: int) -> None:
         """No later call names the plan. Each `compile` is answered, though nobody wants its code any more."""
-
-    def prepare(self, command: e.Prepare, plan: Plan) -> None: ...
 
     def launch(self, command: e.Launch, plan: Plan) -> None: ...
 

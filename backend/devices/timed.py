@@ -5,8 +5,6 @@ cut ends on each host with the step that is under way there. Contents are zeros 
 Neighbours: `agent`; `interface`. `Alarms` are for all of them, because a loop's timers are up to a millisecond late.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
@@ -126,9 +124,6 @@ class TimedDevices:
 
     def forget(self, plan: int) -> None:
         """Nothing: codes do not wait for each other here."""
-
-    def prepare(self, command: e.Prepare, plan: Plan) -> None:
-        pass
 
     def launch(self, command: e.Launch, plan: Plan) -> None:
         gang = plan.steps[command.step]

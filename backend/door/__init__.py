@@ -8,8 +8,6 @@
 An arrow goes down only: pyproject.toml has their order. All but `server` are without sockets and clocks.
 """
 
-from __future__ import annotations
-
 from .cluster import ClusterRefused, ServedCluster, SessionIsland, SessionLine, session_islands_of
 from .protocol import GrpcIfrtSessionMetadata, IfrtProxyVersion, StatusCode
 from .server import SERVICE, SESSION_METADATA, ListenRefused, listen_for_clients, run_cluster_door, run_door, variables

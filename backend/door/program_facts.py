@@ -1,24 +1,17 @@
 """Programs as sessions speak of them, and errors of XLA with the protocol's codes.
 
-    read_program(StableHLO, more) -> ProgramFacts        what a program says of itself
-    compiled_facts(ProgramFacts, CompiledAbout, ...)     with what its compiler said
-    known_stages(gate, bytecode, serdes)                 what an MPMD program says, or why it is refused
-    with translated(): ...                               errors of JAX, and of the sandbox, become StatusErrors
-
 A program's callers are told the types of results before it has run, so these come from the signature of `@main`. Every
 operation and foreign function is looked at first: a callback would follow an address of the client's process, and end
 this one. Neighbours: `sandbox`, where programs are read and compiled in a process that may die of it; `local_devices`,
 `cluster_executables` and `described_code`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from ..contents import AboutError, CompiledAbout, StagedProgram
 from ..pjrt.code import ArrayFacts, CallbackFacts, MainFacts, stablehlo_executables
-from ..sandbox import ProgramGate, ProgramRefused, read_stages
+from ..sandbox import ProgramGate, read_stages
 from ..sandbox import read_program as main_of_program
 from .protocol import REPLICATED, TOKEN, OpSharding, ShardingError, ShardSpec, Tiles, kind_of_mlir, tiles_of
 from .session import ArrayType, CompiledFacts, StatusError, unsupported
@@ -114,8 +107,6 @@ def _known(found: Any) -> Any:
 def fault_of(error: BaseException) -> StatusError:
     if isinstance(error, StatusError):
         return error
-    if isinstance(error, ProgramRefused):
-        return StatusError(error.code, error.text)
     return StatusError(*stablehlo_executables.status_of(error))
 
 

@@ -7,8 +7,6 @@ clock_sync  the offset of each host's clock from the controller's
 traffic     counts messages and their contents
 """
 
-from __future__ import annotations
-
 from . import calls
 from .calls import FULL, INVALID, SERVICE, CallError, Context, RpcCaller, ask, new_server
 from .clock_sync import Clocks, HostClock, shifted

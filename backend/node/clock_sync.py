@@ -10,8 +10,6 @@ mostly the difference of their start times. Neighbours: `core.record.clocks`, th
 needs it; `cluster_status`, `metrics`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets

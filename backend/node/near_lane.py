@@ -9,8 +9,6 @@ to each other at once do not wait for each other. Messages are frozen: both ends
 Neighbours: `node`; `core.link.endpoint`, whose near peers have no link.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import deque

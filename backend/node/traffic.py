@@ -4,8 +4,6 @@ A *write* has one or more frames of one stream, and so has a *read*; a message o
 Neighbours: `node`, which counts; `seaway.tools.calibrating`, which divides the CPU time by these counts.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from core.protocol import ClientMessages, Done, Ordered, Reports

@@ -9,8 +9,6 @@ ones wait, and hold their arrays. These gangs finish out of order. That is safe:
 that read their outputs enter only after they have ended. Neighbours: `launcher`, `store`, `completions`.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter, OrderedDict

@@ -5,8 +5,6 @@ host's devices (`LaunchableCode.launch`). This module also limits how many progr
 JAX hangs or blocks at 32. Neighbours: `launcher`, `store`.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence

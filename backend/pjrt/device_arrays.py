@@ -3,8 +3,6 @@
 A key of `jax.random` is a number of eight bytes in host memory, and a key on devices. Neighbours: `store`, `world`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple

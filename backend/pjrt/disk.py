@@ -1,7 +1,7 @@
 """Arrays that core has sent to this host's disk, because its memory has no room for them.
 
 They are this process's, and nobody else reads them: a folder of its own, and a file for each shard, written and checked
-like the chunks of a checkpoint (CRC-32C). A process that is killed leaves its folder; the next that starts removes it.
+like the chunks of a checkpoint (CRC-32C).
 
     SpillFolder     writes; its folder is made when the first array comes
     DiskShards      the shards of one array, read when they are asked for; the files go when nobody has it any more
@@ -12,9 +12,6 @@ Neighbours: `store` keeps them where others are in memory; `pjrt_devices` writes
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -25,11 +22,11 @@ import numpy as np
 
 from core.model import Index
 
-from ..checkpoint import CheckpointError, files, leftovers
+from ..checkpoint import CheckpointError, files
 from ..contents import shard_io
 from ..devices import Array
+from ..scratch_folder import ScratchFolder, sweep
 
-PREFIX = "seaway-spilled-"
 USUAL = "/var/tmp"  # on a disk on most systems, where /tmp is in memory
 
 
@@ -43,13 +40,15 @@ class SpillFolder:
     def __init__(self, below: Path | None, later: Callable[[Callable[[], None]], None]) -> None:
         self.below = below or Path(USUAL if os.access(USUAL, os.W_OK) else os.environ.get("TMPDIR", "/tmp"))
         self._later, self._numbers = later, count()
-        self._own: Path | None = None
-        self._mark: leftovers.Mark | None = None
+        self._own: ScratchFolder | None = None
 
     def write(self, shards: Mapping[Index, Array], dtype: str) -> DiskShards:
         """Raises OSError, or CheckpointError if what checks contents is not installed."""
         files.crc32c()
-        folder = self._own or self._make()
+        if self._own is None:
+            self.below.mkdir(parents=True, exist_ok=True)
+            self._own = ScratchFolder("spilled", self.below)
+        folder = Path(self._own.name)
         written: dict[Index, str] = {}
         try:
             with files.held(folder.resolve()) as at:
@@ -63,24 +62,13 @@ class SpillFolder:
         weakref.finalize(found, self._later, lambda: _remove(folder, written.values())).atexit = False
         return found
 
-    def _make(self) -> Path:
-        self.below.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.below))
-        self._mark, self._own = leftovers.Mark(folder), folder
-        self.tidy()
-        return folder
-
     def tidy(self) -> None:
-        """Removes what processes that were killed have left. Others may do so at the same time."""
-        for other in self.below.glob(f"{PREFIX}*"):
-            with suppress(OSError):
-                ours = not other.is_symlink() and other.lstat().st_uid == os.geteuid()
-                if ours and not leftovers.alive(other, time.time()):
-                    shutil.rmtree(other, ignore_errors=True)
+        """Removes what processes that were killed have left."""
+        sweep(self.below)
 
     def close(self) -> None:
         if self._own is not None:
-            shutil.rmtree(self._own, ignore_errors=True)
+            self._own.cleanup()
 
 
 class DiskShards(Mapping[Index, Array]):

@@ -14,8 +14,6 @@ long as there is one, connections are made in the place of such members. Gloo ke
 listener is gone, with the world. Neighbour: `world`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import logging

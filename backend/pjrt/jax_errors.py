@@ -5,8 +5,6 @@ core waits for the lease to find out which host is gone. Gloo's texts name its s
 this process's log keeps the text.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 

@@ -6,8 +6,6 @@ could not be launched, those behind it are held until core abandons it: otherwis
 meet. Neighbours: `compiled_codes`, `store`, `completions`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -10,8 +10,6 @@
 Every method returns at once; the enqueueing thread works in the order of core's commands.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -120,9 +118,6 @@ class PjrtDevices:
         self._compiling.forget(plan)
         self._line.do(self._codes.forget, plan)  # behind what was enqueued before
         self._line.do(self._checkpoints.forget, plan)
-
-    def prepare(self, command: e.Prepare, plan: Plan) -> None:
-        """Does nothing: arrays are handles, and a launch takes handles."""
 
     def launch(self, command: e.Launch, plan: Plan) -> None:
         self._line.do(self._launcher.launch, command, plan)

@@ -5,8 +5,6 @@ Where a shard has replicas, the first replica sends it. Piece `s * targets + t` 
 for target shard t; it goes to every host that has shard t. Neighbours: `store`, `shard_io`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

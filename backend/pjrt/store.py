@@ -6,8 +6,6 @@ is one record (`made_together`) as long as it is read, donated and freed togethe
 Neighbours: `stored_buffers`, `launcher`, `completions`.
 """
 
-from __future__ import annotations
-
 import operator
 import threading
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 The one that enqueues has a connection besides (`streams.lent_reading`): it reads while it has nothing to do.
 """
 
-from __future__ import annotations
-
 import logging
 import select
 import socket

@@ -14,10 +14,8 @@ A child has no secrets, no files and no accelerator, and is bounded in time and 
 that takes it over (docs/security.md).
 """
 
-from __future__ import annotations
-
 from .code_gate import CheckedDevices
-from .inspection import ProgramRefused, read_program
+from .inspection import read_program
 from .program_checker import Description
 from .program_gate import ProgramGate
 from .stage_reading import ifrt_context, read_stages

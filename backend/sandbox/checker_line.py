@@ -7,8 +7,6 @@ It ends with its parent, and when nobody has asked anything for long. It has CPU
 only its parent may use. Neighbours: `checker_process`, the parent's side; `code_checker`, `program_checker`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import resource

@@ -3,8 +3,6 @@
 Neighbours: `checkers`, which keeps several; `checker_line`, the child's side.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

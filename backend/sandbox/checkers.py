@@ -7,8 +7,6 @@ A child is started when it is needed. If something other than the question ends 
 `code_gate` and `program_gate`, which ask; `checker_process`.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@
 Neighbours: `checkers`, `verdicts`, `compiled_codes`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence

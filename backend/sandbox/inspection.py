@@ -2,7 +2,7 @@
 
     inspect(blob, ...)                      what `jax.export` wrote: raises CodeRefused
     inspect_program(artifact, ...)          raw StableHLO, for agents: raises CodeRefused
-    read_program(artifact, more)            raw StableHLO, for the door: its signature; raises ProgramRefused
+    read_program(artifact, more)            raw StableHLO, for the door: its signature; raises StatusError
 
 Four operations of StableHLO communicate with the host or with other programs, and are refused. So are foreign
 functions that `targets` does not allow, and dialects that exported code never contains. This runs in a child process
@@ -19,7 +19,7 @@ from jax import export
 
 from ..pjrt import jax_errors
 from ..pjrt.code import CALLBACKS, FOREIGN, MainFacts, MalformedProgram, UnknownType, main_of, module_of
-from ..xla import StatusCode
+from ..xla import StatusCode, StatusError
 from . import targets
 
 DIALECTS = ("stablehlo", "chlo", "sdy", "func")
@@ -29,14 +29,6 @@ OUTSIDE = ("stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo
 
 class CodeRefused(ValueError):
     """Code that may not be compiled. The text does not name the computation."""
-
-
-class ProgramRefused(Exception):
-    """A program that the door does not compile, or cannot. `code`: of the protocol's status."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code, self.text = code, text
 
 
 class Objection(NamedTuple):
@@ -92,12 +84,12 @@ def read_program(artifact: bytes, more: Collection[str], *, callbacks: bool = Fa
     try:
         with module_of(artifact) as module:
             if found := objection(module, more, CALLBACKS if callbacks else ()):
-                raise ProgramRefused(StatusCode.UNIMPLEMENTED, _to_a_program(found))
+                raise StatusError(StatusCode.UNIMPLEMENTED, _to_a_program(found))
             return main_of(module)
     except UnknownType as error:
-        raise ProgramRefused(StatusCode.UNIMPLEMENTED, str(error)) from None
+        raise StatusError(StatusCode.UNIMPLEMENTED, str(error)) from None
     except MalformedProgram as error:
-        raise ProgramRefused(StatusCode.INVALID_ARGUMENT, str(error)) from None
+        raise StatusError(StatusCode.INVALID_ARGUMENT, str(error)) from None
 
 
 def _to_a_program(found: Objection) -> str:

@@ -22,7 +22,7 @@ from ..contents import CompiledAbout
 from ..pjrt.code import MainFacts, stablehlo_executables, unasked
 from ..xla import StatusCode
 from .checker_line import CheckerSettings, serve
-from .inspection import ProgramRefused, read_program
+from .inspection import read_program
 from .stage_reading import read_stages
 
 PARTITIONED = "all-reduce-promotion"  # XLA's first pass that is only for CPUs: it turns bf16 into f32
@@ -85,8 +85,6 @@ def main() -> None:
             found = read_program(question.program, settings.more, callbacks=question.callbacks)
             compiles()
             return ProgramAnswer(0, "", found, _compiled(question, found, settings))
-        except ProgramRefused as refused:
-            return ProgramAnswer(refused.code, refused.text)
         except MemoryError:
             return ProgramAnswer(StatusCode.RESOURCE_EXHAUSTED, "no memory is left")
         except Exception as error:

@@ -1,12 +1,10 @@
 """Programs that a child process has read and compiled: what breaks the compiler ends one program, not the door.
 
     compiling threads --check--> ProgramGate --> checkers: program_checker, a child for each thread at most
-                      <-- what the program says of itself, and its executable as bytes; or ProgramRefused
+                      <-- what the program says of itself, and its executable as bytes; or StatusError
 
 A program that crashed a child is not tried again. Neighbours: `local_devices`, `described_code`, `checkers`.
 """
-
-from __future__ import annotations
 
 import hashlib
 import tempfile
@@ -19,11 +17,10 @@ from ..auth import Rules
 from ..contents import StagedProgram
 from ..pjrt.code import MainFacts
 from ..scratch_folder import ScratchFolder
-from ..xla import StatusCode
+from ..xla import StatusCode, StatusError
 from .checker_line import bounds
 from .checker_process import Late, NotStarted
 from .checkers import CheckerEnded, Checkers
-from .inspection import ProgramRefused
 from .program_checker import PARTITIONED, ProgramAnswer, ProgramCheckerSettings, ProgramQuestion, StagesQuestion
 
 CHECKER = "backend.sandbox.program_checker"
@@ -39,7 +36,7 @@ class ProgramGate:
         self._rules, self._devices, self._compiles = rules, devices, compiles
         self._dumps = ScratchFolder("door") if describes else None
         self._lock = threading.Lock()
-        self._crashed: dict[bytes, ProgramRefused] = {}
+        self._crashed: dict[bytes, StatusError] = {}
         self.checkers = Checkers(CHECKER, self._settings, LARGEST)
 
     def warm(self) -> None:
@@ -49,35 +46,35 @@ class ProgramGate:
         self, program: bytes, options: bytes, devices: Sequence[int], callbacks: bool = False
     ) -> tuple[MainFacts, bytes]:
         """What the program says of itself, and its executable, or its Description; no bytes: it is harmless, but to be
-        compiled here. `callbacks`: its client answers calls. Raises ProgramRefused."""
+        compiled here. `callbacks`: its client answers calls. Raises StatusError."""
         answer = self._asked(ProgramQuestion(program, options, tuple(devices), callbacks))
         assert answer.main is not None
         return answer.main, answer.executable
 
     def read_stages(self, program: bytes, serdes: int) -> StagedProgram:
-        """What an MPMD program says, which a client with this serialization version wrote. Raises ProgramRefused."""
+        """What an MPMD program says, which a client with this serialization version wrote. Raises StatusError."""
         return msgspec.msgpack.decode(self._asked(StagesQuestion(program, serdes)).executable, type=StagedProgram)
 
     def _asked(self, question: ProgramQuestion | StagesQuestion) -> ProgramAnswer:
         key = hashlib.sha256(msgspec.msgpack.encode(question)).digest()
         if (known := self._crashed.get(key)) is not None:
-            raise ProgramRefused(known.code, known.text)
+            raise StatusError(known.code, known.text)
         try:
             answer = self.checkers.ask(question, ProgramAnswer, self._rules.seconds, self._devices)
         except NotStarted as error:
-            raise ProgramRefused(
+            raise StatusError(
                 StatusCode.UNAVAILABLE,
                 f"programs cannot be compiled now: the compiler's process did not start: {error}",
             ) from None
         except Late as late:
-            raise ProgramRefused(
+            raise StatusError(
                 StatusCode.DEADLINE_EXCEEDED,
                 f"the program was not {late}, which is the limit for programs here (--check-seconds of the door)",
             ) from None
         except CheckerEnded as ended:
             raise self._fault(ended, key) from None
         if answer.code:
-            raise ProgramRefused(answer.code, answer.text)
+            raise StatusError(answer.code, answer.text)
         return answer
 
     def close(self) -> None:
@@ -85,12 +82,12 @@ class ProgramGate:
         if self._dumps is not None:
             self._dumps.cleanup()
 
-    def _fault(self, ended: CheckerEnded, key: bytes) -> ProgramRefused:
+    def _fault(self, ended: CheckerEnded, key: bytes) -> StatusError:
         if ended.killed:
-            return ProgramRefused(
+            return StatusError(
                 StatusCode.UNAVAILABLE, f"the program cannot be compiled: the compiler's process {ended}"
             )
-        fault = ProgramRefused(
+        fault = StatusError(
             StatusCode.INTERNAL,
             f"the compiler crashed on this program: its process {ended}. The door goes on, and so does your session; "
             "without a door, the program itself would have ended. Change or leave out the operation",

@@ -1,14 +1,12 @@
 """Reads an MPMD program: a module of XLA's IFRT dialect, with a module of StableHLO for each of its stages.
 
-    read_stages(bytecode, serdes) -> StagedProgram        raises ProgramRefused
+    read_stages(bytecode, serdes) -> StagedProgram        raises StatusError
 
 Only jaxlib itself knows the dialect, and has no function that loads it: lowering a small program of Shardy's does. The
 bytes are not versioned, so they are read for clients of this jaxlib only. A dialect that is not registered is never
 allowed, for then attributes would be read as something else. This runs in a child (`program_checker`), as reading such
 bytes may crash. Neighbours: `inspection`, which reads each stage's code afterwards; `contents.staged_program`.
 """
-
-from __future__ import annotations
 
 import importlib
 import io
@@ -22,8 +20,7 @@ from typing import Any
 from ..contents import COPY, RESHARD, StagedCall, StagedProgram, StagedStep
 from ..pjrt import jax_errors
 from ..pjrt.code import stablehlo_executables
-from ..xla import StatusCode
-from .inspection import ProgramRefused
+from ..xla import StatusCode, StatusError
 
 STEPS, ARRAYS, USES, CALLS = 1 << 14, 1 << 16, 1 << 20, 1 << 10  # the most that a program may have
 TEXT = 1 << 26  # characters of all its arrays' types
@@ -37,7 +34,7 @@ MOVES = {"ifrt.CopyArrays": COPY, "ifrt.Reshard": RESHARD}
 def read_stages(bytecode: bytes, serdes: int) -> StagedProgram:
     """`serdes`: the serialization version of the client's jaxlib."""
     if serdes != stablehlo_executables.serdes():
-        raise ProgramRefused(
+        raise StatusError(
             StatusCode.UNIMPLEMENTED,
             f"an MPMD program is read by the jaxlib that wrote it: the client's has serialization version {serdes}, "
             f"and the door's {stablehlo_executables.serdes()} (jaxlib {stablehlo_executables.RELEASE}): use the same "
@@ -52,7 +49,7 @@ def read_stages(bytecode: bytes, serdes: int) -> StagedProgram:
             ) from None
         try:
             return StageReader(ir, module).program()
-        except ProgramRefused:
+        except StatusError:
             raise
         except Exception as error:
             raise _wrong(f"it is not as Shardy writes them: {jax_errors.short(error)}") from None
@@ -74,11 +71,11 @@ def ifrt_context() -> Iterator[Any]:
         yield ir
 
 
-def _wrong(why: str, code: int = StatusCode.INVALID_ARGUMENT) -> ProgramRefused:
-    return ProgramRefused(code, f"the MPMD program is refused: {why}")
+def _wrong(why: str, code: int = StatusCode.INVALID_ARGUMENT) -> StatusError:
+    return StatusError(code, f"the MPMD program is refused: {why}")
 
 
-def _too_much(why: str) -> ProgramRefused:
+def _too_much(why: str) -> StatusError:
     return _wrong(why, StatusCode.RESOURCE_EXHAUSTED)
 
 

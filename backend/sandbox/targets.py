@@ -7,8 +7,6 @@ option allows them, and only those that name a function by a number pass, for a 
 does not import JAX. Neighbour: `inspection`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 

@@ -12,8 +12,6 @@ roles           which calls an account may make
 cluster_status  islands, clients and queues as plain data; the same for those who look again and again
 """
 
-from __future__ import annotations
-
 from . import controller_cli, eventlogs
 from .cluster_status import looked
 from .eventlogs import Recording, machine_of, read

@@ -7,8 +7,6 @@ Neighbours: `controller_cli` and `operator_calls`, which read it; `core.model.gr
 The functions that matter: `cluster_in`, `keep`, `at_start`.
 """
 
-from __future__ import annotations
-
 import logging
 import tomllib
 from pathlib import Path
@@ -18,8 +16,7 @@ import msgspec
 from core.model import SIMULATED_KEYS, Cluster, Impossible, larger_of, table_of
 
 from ..auth import AccessRefused
-from ..plain_files import plain_bytes
-from .state_folder import replace_file
+from ..plain_files import plain_bytes, replace_file
 
 KEPT = "cluster.json"
 log = logging.getLogger("seaway.controller")

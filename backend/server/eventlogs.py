@@ -14,8 +14,6 @@ only small files, which do not displace the log that shows why.
 Neighbours: `server`, which records; `core.record.eventlog`, which has the format.
 """
 
-from __future__ import annotations
-
 import functools
 import gzip
 import inspect

@@ -19,8 +19,8 @@ from core.protocol import effects as e
 from ..node import CallError
 from ..wire import OperateCall, OperateReply
 from .cluster_file import keep
-from .roles import named
-from .state_folder import known_cordons, known_hosts, known_suspensions
+from .roles import only
+from .state_folder import known_file
 
 if TYPE_CHECKING:
     from .server import Server
@@ -33,9 +33,9 @@ class OperatorCalls:
 
     def __init__(self, server: Server, folder: Path | None) -> None:
         self._server, self._folder = server, folder
-        self._cordons = known_cordons(folder) if folder else None
-        self._suspended = known_suspensions(folder) if folder else None
-        self._hosts = known_hosts(folder) if folder else None
+        self._cordons, self._suspended, self._hosts = (
+            known_file(folder, name) if folder else None for name in ("cordons", "suspended", "hosts")
+        )
         self.files = [file for file in (self._cordons, self._suspended, self._hosts) if file is not None]
         self.answer = ""  # what core has said to the last event
 
@@ -59,7 +59,8 @@ class OperatorCalls:
             number = self._host(request.host)
             event: e.Event = e.OperateHost(number, request.action, round(request.seconds * 1e9))  # type: ignore[arg-type]
         else:
-            number, away = self._client(request.client), spans.of(map(self._host, request.hosts))
+            number = only(self._server.controller.snapshot().clients, request.client).number
+            away = spans.of(map(self._host, request.hosts))
             event = e.OperateSlices(number, request.action, request.slice, away, self._island(request.island))  # type: ignore[arg-type]
         self._server.node.feed(event)
         if self.answer:
@@ -99,13 +100,6 @@ class OperatorCalls:
                 f"name ({known})",
                 grpc.StatusCode.NOT_FOUND,
             )
-        return found[0]
-
-    def _client(self, name: str) -> int:
-        found = [each.number for each in named(self._server.controller.snapshot().clients, name)]
-        if len(found) != 1:
-            several = f"{len(found)} clients are" if found else "no client is"
-            raise CallError(f"{several} called {name!r}", grpc.StatusCode.NOT_FOUND)
         return found[0]
 
     def _island(self, name: str) -> int:

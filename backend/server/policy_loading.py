@@ -8,8 +8,6 @@
 Only the user who starts a process can name code here; clients cannot.
 """
 
-from __future__ import annotations
-
 import copy
 import importlib
 import importlib.metadata

@@ -5,8 +5,6 @@ agent's devices must be those of the cluster's description. They must have at le
 programs are admitted by the description. Neighbour: `server`.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from difflib import get_close_matches

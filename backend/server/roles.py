@@ -3,16 +3,16 @@
 Neighbours: `server`, which asks before it answers; `core.model.account`, which says what the roles are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
+import grpc
 import msgspec
 
 from core.controller import ClientView
 from core.model import Account, Role
 from core.record import Look
 
+from ..node import CallError
 from ..wire import call_messages as calls
 
 LOOKS: frozenset[Role] = frozenset(("viewer", "user", "operator", "cluster"))
@@ -47,3 +47,12 @@ def why_not(account: Account, request: msgspec.Struct, clients: Iterable[ClientV
 def named(clients: Iterable[ClientView], name: str) -> list[ClientView]:
     """The clients that somebody calls by a number, a name, or their account."""
     return [each for each in clients if name and name in (str(each.number), each.name, each.account)]
+
+
+def only(clients: Iterable[ClientView], name: str) -> ClientView:
+    """The one that is called so. Raises CallError."""
+    found = named(clients, name)
+    if len(found) != 1:
+        several = f"{len(found)} clients are" if found else "no client is"
+        raise CallError(f"{several} called {name!r}", grpc.StatusCode.NOT_FOUND)
+    return found[0]

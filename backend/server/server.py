@@ -41,7 +41,7 @@ from .cluster_status import accounts_of, looked, status_of
 from .eventlogs import Recording
 from .operator_calls import OperatorCalls
 from .registry import Enrolment
-from .state_folder import CodeFolder, known_agents, known_usage, new_start
+from .state_folder import CodeFolder, known_file, new_start
 from .world_services import WorldServices
 
 S = 1_000_000_000
@@ -146,12 +146,12 @@ class Server:
             lambda island: self.enrolment.platform_of(island) != "timed", self.node.announce, self.node.post,
         )  # fmt: skip
         self.operating = OperatorCalls(self, kept)
-        agents = known_agents(kept) if kept else None
-        self.enrolment = Enrolment(lambda: self.cluster, self._connected, agents)
+        agents = known_file(kept, "agents") if kept else None
+        self.enrolment = Enrolment(lambda: self.cluster, self.node.connected, agents)
         self.enrolment.drained = self.controller.state.drained.__contains__
         self.blobs = Blobs(code, self._code_in_use)
         self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
-        self._usage = known_usage(kept) if kept else None
+        self._usage = known_file(kept, "usage") if kept else None
         self._files = [*self.operating.files, *filter(None, (agents, self._usage))]
         self._shelf = SnapshotShelf()
         self.clocks = Clocks(lambda: self.cluster.hosts, self.secret, NetworkNode.now)
@@ -285,9 +285,6 @@ class Server:
 
     # --- answers to calls -----------------------------------------------------------------------------------------
 
-    def _connected(self, host: int) -> bool:
-        return self.node.connected(host)
-
     async def _enrol(self, request: call_messages.Enrol) -> call_messages.Enrolled:
         try:
             host = self.enrolment.enrol(request)
@@ -383,11 +380,7 @@ class Server:
         """Cancels runs as if their client had asked for it."""
 
         def cancel() -> call_messages.CancelReply:
-            found = roles.named(self.controller.snapshot().clients, request.client)
-            if len(found) != 1:
-                several = f"{len(found)} clients are" if found else "no client is"
-                raise CallError(f"{several} called {request.client!r}", grpc.StatusCode.NOT_FOUND)
-            (client,) = found
+            client = roles.only(self.controller.snapshot().clients, request.client)
             runs = sorted(run.number for run in client.runs if request.run in (0, run.number))
             for run in reversed(runs):  # runs that wait for another one come first
                 self.node.feed(e.MessageReceived(client.peer, m.Cancel(run)))

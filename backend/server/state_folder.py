@@ -13,7 +13,6 @@ import logging
 import os
 import re
 import secrets
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -29,7 +28,7 @@ from core.protocol import SuspendedSlices
 
 from ..auth import AccessRefused
 from ..contents import LATELY, LIMIT, InUse, hash_of
-from ..plain_files import plain_bytes, settle
+from ..plain_files import plain_bytes, replace_file
 from ..wire import Enrol
 
 NAME = re.compile("[0-9a-f]{64}")
@@ -153,7 +152,7 @@ class JsonFile:
     """What a later start is to know, too. `what`: what it does not know if this file cannot be read or written. `old`:
     whether what is out of date is better than nothing. If not, a file that cannot be written anew is removed."""
 
-    def __init__(self, path: Path, kind: Any, what: str, old: bool = True) -> None:
+    def __init__(self, path: Path, kind: Any, what: str, old: bool) -> None:
         self._path, self._kind, self._what, self._old = path, kind, what, old
         self._value: Any = None
         self.wrong = ""  # why the file has not what was written last
@@ -194,30 +193,19 @@ class JsonFile:
             self.write(self._value)
 
 
-def known_agents(folder: Path) -> JsonFile:
-    """By host; agents enrol anew without it."""
-    return JsonFile(folder / "agents.json", dict[int, Enrol], "the agents")
+COUNT = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+KNOWN: dict[str, tuple[Any, str, bool]] = {  # by the file's name: what is in it, and the rest as of `JsonFile`
+    "agents": (dict[int, Enrol], "the agents", True),  # by host
+    "cordons": (list[int], "cordons", True),  # hosts
+    "suspended": (tuple[SuspendedSlices, ...], "what is suspended", False),
+    "hosts": (Spans, "which hosts have ever joined", False),
+    # accounts, hours of the calendar, and the fields of `Used`
+    "usage": (tuple[tuple[str, COUNT, COUNT, COUNT, COUNT, COUNT], ...], "what accounts used", True),
+}
 
 
-def known_cordons(folder: Path) -> JsonFile:
-    """Hosts."""
-    return JsonFile(folder / "cordons.json", list[int], "cordons")
-
-
-def known_suspensions(folder: Path) -> JsonFile:
-    """Slices, and the arrays that go with them. Without it they go on where they were."""
-    return JsonFile(folder / "suspended.json", tuple[SuspendedSlices, ...], "what is suspended", old=False)
-
-
-def known_hosts(folder: Path) -> JsonFile:
-    """Spans of hosts. Without it a later start waits for all of the cluster."""
-    return JsonFile(folder / "hosts.json", Spans, "which hosts have ever joined", old=False)
-
-
-def known_usage(folder: Path) -> JsonFile:
-    """Accounts, hours of the calendar, and the fields of `Used`."""
-    n = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
-    return JsonFile(folder / "usage.json", tuple[tuple[str, n, n, n, n, n], ...], "what accounts used")
+def known_file(folder: Path, name: str) -> JsonFile:
+    return JsonFile(folder / f"{name}.json", *KNOWN[name])
 
 
 class CodeFolder:
@@ -286,20 +274,3 @@ def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
         except FileNotFoundError:
             continue
         yield found.st_mtime, found.st_size, path
-
-
-def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
-    """Writes all of a file or nothing, even if the process dies. `durable`: also if the machine loses power."""
-    handle, fresh = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(fresh, path)
-        if durable:
-            settle(path.parent)
-    except BaseException:
-        Path(fresh).unlink(missing_ok=True)
-        raise

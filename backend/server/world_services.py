@@ -5,8 +5,6 @@ a service dies early, its members live on, but no process can join its world any
 next. Neighbours: `server`, which gets FormWorld; `coordination`, the process; `children`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import threading

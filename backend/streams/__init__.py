@@ -10,8 +10,6 @@ grpc_pipe    hands what is not a stream to the gRPC server of this process
 event_loop   the event loop of every process; one in a thread of its own
 """
 
-from __future__ import annotations
-
 from .connection import Connection, Load
 from .dialling import StreamRefused, ask, dial
 from .event_loop import LoopThread, collect_rarely, new_loop, run

@@ -7,8 +7,6 @@ A thread that puts frames writes them itself, in one call of the system: no othe
 are not at hand yet are loaded in a copying thread, which then goes on writing. Neighbours: `wire.framing`; `node`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -7,8 +7,6 @@
 Nothing of core is sent before the other end has welcomed us. Neighbours: `listener`, the other end; `node`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 

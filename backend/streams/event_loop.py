@@ -1,7 +1,5 @@
 """The event loop of every process: uvloop's where there is one: a message takes a third less CPU time."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import resource

@@ -8,14 +8,12 @@ that its work is to be abandoned. The thread never waits for the node's lock wit
 lock may wait for that work. Neighbours: `connection`; `pjrt.worker_thread`, which reads.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from .connection import Connection
 
@@ -25,17 +23,13 @@ QUIET = 20  # looks without work, after which nobody looks until there is work a
 PATIENCE = 0.001  # seconds to wait for the node's lock, or until the other one has read
 
 
-class Lock(Protocol):
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
-
-    def release(self) -> None: ...
-
-
 class LentReading:
     """Made in the loop's thread. `lock`: that of the node. `looked`: called in the loop at every look, for what else
     the thread would do."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, lock: Lock, looked: Callable[[], Any] = lambda: None) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, lock: threading.RLock, looked: Callable[[], Any] = lambda: None
+    ) -> None:
         self._loop, self._lock, self._looked = loop, lock, looked
         self._thread = threading.get_ident()  # the loop's
         self.wake: Callable[[], None] = lambda: None  # set by the thread: there is something to read

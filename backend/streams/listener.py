@@ -10,8 +10,6 @@ of the host that has the most is closed. Nothing of core is read before a caller
 `dialling`, the other end; `auth.call_turns`, by which openings take turns with calls.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging

@@ -3,8 +3,6 @@
 An address is host:port, with brackets around an IPv6 host, or `unix:` and a path. Neighbours: `dialling`, `listener`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from contextlib import suppress

@@ -4,8 +4,6 @@ Both ends show a certificate of the cluster's CA, and the caller checks that the
 dialled. Neighbours: `connection`; `auth.access`, which has the certificates.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

@@ -5,8 +5,6 @@ call_messages  requests and answers of the unary calls beside the streams
 versions       which Seaway a process is, and whether another process is the same
 """
 
-from __future__ import annotations
-
 from . import call_messages, framing, versions
 from .call_messages import (
     MEETINGS,

@@ -1,21 +1,4 @@
-"""Requests and answers of the unary calls beside the streams.
-
-Enrol    a host asks for its number, and describes its devices
-About    a client asks for a description of the cluster
-Keep     a client leaves code with the controller's process, before the message that names it
-Find     a host fetches that code by the hash of its contents
-Lacks    a client that has reached a new controller asks which of its code that controller lacks
-Status   any authorised process asks for the cluster's status
-Look     any authorised process asks what goes on now, and what has happened since it last looked
-Recorded any authorised process asks for the controller's trace, page by page
-Seen     any authorised process asks how long computations took lately
-Cancel   any authorised process asks that runs of a client end
-Operate  any authorised process has slices moved or suspended, or hosts cordoned or drained
-Usage    any authorised process asks what each account has, and has used
-Tick     a process of hosts asks for the controller's time, and tells how far its own clock is off
-Permit   a client asks for a signed list of its own runs
-Stamps   a client asks hosts, with that list, when the runs' gangs were enqueued and ended; the only call to hosts
-"""
+"""Requests and answers of the unary calls beside the streams; docs/backend.md says who makes which, and why."""
 
 from __future__ import annotations
 

@@ -8,8 +8,6 @@ Both travel beside the messages, in the metadata of calls and streams, and are r
 process whose messages look different is refused with a clear text, too. Neighbours: `calls`, `node`, `access`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version

@@ -5,8 +5,6 @@ compile_options   which of a client's compile options are passed on
 element_types     types of elements, by their names
 """
 
-from __future__ import annotations
-
 from .compile_options import DEVICE_COUNT, UnsafeOptions, assigned_to, flags_of, safe_options, xla_flags
 from .element_types import ELEMENT_TYPES, core_dtype
-from .schema import StatusCode, message_classes
+from .schema import StatusCode, StatusError, message_classes

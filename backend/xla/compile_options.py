@@ -9,8 +9,6 @@ even have most of the fields that are left out. A program may name flags itself 
 of `FLAGS` are passed on, and to name another is an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

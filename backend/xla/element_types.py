@@ -4,8 +4,6 @@
 in ml_dtypes. Neighbours: `ifrt_messages`, `stablehlo_reading`.
 """
 
-from __future__ import annotations
-
 # XLA's, numpy's, MLIR's
 ELEMENT_TYPES = (
     ("PRED", "bool", "i1"),

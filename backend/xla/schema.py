@@ -5,8 +5,6 @@ protos/messages.binpb   the same, compiled: `make protos` writes it, and a test 
 compile_options         uses XLA's; door.protocol the others
 """
 
-from __future__ import annotations
-
 from importlib import resources
 from typing import Any
 
@@ -35,3 +33,11 @@ def message_classes(*packages: str) -> dict[str, Any]:
 
 
 StatusCode: Any = message_classes("tensorflow.error")["tensorflow.error.Code"]  # as numbered by gRPC and XLA
+
+
+class StatusError(Exception):
+    """An error as the client will see it: a status code of the protocol, and a text."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code, self.text = code, text

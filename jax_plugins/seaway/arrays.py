@@ -8,8 +8,6 @@ JAX moves arrays through three functions of jaxlib; calls of jitted functions do
 these functions can do by themselves they do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

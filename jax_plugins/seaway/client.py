@@ -6,8 +6,6 @@
 - A program that ends is no news: the client's warning, with a stack of C++, is left away.
 """
 
-from __future__ import annotations
-
 import atexit
 import importlib
 from contextlib import suppress

@@ -6,8 +6,6 @@ Devices that exist have this machine's clock, `time.perf_counter`. A simulated d
 and pathwaysutils have them; `backend.door.session.ops.plugin_programs` is the other end.
 """
 
-from __future__ import annotations
-
 import importlib
 import time
 from typing import Any

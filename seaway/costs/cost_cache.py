@@ -10,11 +10,12 @@ import contextlib
 import hashlib
 import importlib.metadata
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+
+from backend.plain_files import replace_file
 
 from ..errors import CostError
 from .cost import FORMAT, Cost
@@ -57,7 +58,8 @@ def cost(key: str, name: str, compute: Callable[[], Cost], *, refresh: bool = Fa
     found = compute()
     with contextlib.suppress(OSError):
         text = found.to_json().removesuffix("\n}\n")
-        _write(path, f'{text},\n  "sum": "{_sum(found)}"\n}}\n')
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, f'{text},\n  "sum": "{_sum(found)}"\n}}\n'.encode(), durable=False)
     return found
 
 
@@ -69,16 +71,3 @@ class _Summed(msgspec.Struct):
 
 def _sum(found: Cost) -> str:
     return hashlib.sha256(found.to_json().encode()).hexdigest()
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the file atomically, since two processes may write at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(name, path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise

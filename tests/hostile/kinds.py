@@ -157,15 +157,15 @@ def cached_cost(path: Path) -> Any:
 
 
 def agents(path: Path) -> Any:
-    from backend.server.state_folder import known_agents
+    from backend.server.state_folder import known_file
 
-    return known_agents(path.parent).read()
+    return known_file(path.parent, "agents").read()
 
 
 def usage(path: Path) -> Any:
-    from backend.server.state_folder import known_usage
+    from backend.server.state_folder import known_file
 
-    return known_usage(path.parent).read()
+    return known_file(path.parent, "usage").read()
 
 
 def accounts(path: Path) -> Any:

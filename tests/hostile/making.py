@@ -216,18 +216,18 @@ def cached(path: Path) -> Any:
 
 
 def agents(folder: Path) -> Path:
-    from backend.server.state_folder import known_agents
+    from backend.server.state_folder import known_file
     from backend.wire import Enrol
 
     one = Enrol("agent-0", 1, "127.0.0.1:1", "timed", "cpu", 2, 1 << 30)
-    known_agents(folder).write({0: one, 1: one})
+    known_file(folder, "agents").write({0: one, 1: one})
     return folder / "agents.json"
 
 
 def usage(folder: Path) -> Path:
-    from backend.server.state_folder import known_usage
+    from backend.server.state_folder import known_file
 
-    known_usage(folder).write([(name, 5, 1, 2, 3, 4) for name in "ab"])
+    known_file(folder, "usage").write([(name, 5, 1, 2, 3, 4) for name in "ab"])
     return folder / "usage.json"
 
 

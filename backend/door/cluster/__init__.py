@@ -12,8 +12,6 @@ cluster_opening       slices for a session, and its end
 Neighbours: `session` above, `core.client` below.
 """
 
-from __future__ import annotations
-
 from .cluster_devices import ClusterDevices
 from .cluster_executables import StepTimes
 from .cluster_link import SessionLine

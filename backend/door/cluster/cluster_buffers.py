@@ -6,8 +6,6 @@ and each message is a turn of the controller. Neighbours: `cluster_arrays`,
 `cluster_devices`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -8,8 +8,6 @@ devices, again when it was lost. `key` is in the program's code, and tells a hos
 `agent.callback_lines`, the other end; `cluster_executables`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets

@@ -9,8 +9,6 @@ that is still on its way; and so do those behind it, for one of them may take ov
 what a call waits for calls `go_on`. Neighbours: `cluster_link`; `cluster_devices` and `cluster_answers` make calls.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Callable

@@ -18,25 +18,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from backend.contents import StableHLOCode, StagedProgram, stablehlo_code
+from backend.contents import StableHLOCode, stablehlo_code
 from core.client import Blocked, Client, to_put
 from core.model import MAX_LITERALS, Range, ranges
 
 from ..protocol import STRING, TOKEN, StatusCode, cut_otherwise
-from ..session import (
-    ArrayCopy,
-    ArrayFiles,
-    ArrayType,
-    CompiledFacts,
-    Platform,
-    SessionCallbacks,
-    StagePlan,
-    StatusError,
-    Unready,
-    WhenCompiled,
-    WhenExecuted,
-    invalid,
-)
+from ..session import ArrayCopy, ArrayFiles, ArrayType, Platform, StatusError, Unready, WhenExecuted, invalid
 from .cluster_answers import ClusterAnswers, WhenRead
 from .cluster_arrays import (
     Argument,
@@ -80,6 +67,7 @@ class ClusterDevices:
         self._link, self._places, self._programs, self._watch = link, places, programs, watch
         self._calls = ClusterCalls(link)
         self.crowded = self._calls.order.crowded
+        self.compile, self.read_stages, self.staged = programs.compile, programs.read_stages, programs.staged
         self._copies = CopyPrograms(places)
         self._buffers = SessionBuffers(link, later, watch)
         self._answers = ClusterAnswers(link, self._calls, self._buffers, programs, watch)
@@ -313,18 +301,6 @@ class ClusterDevices:
         when_known(list(refs), self._answers.noted(refs, done))
 
     # --- programs ------------------------------------------------------------------------------------------
-
-    def compile(
-        self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled,
-        callbacks: SessionCallbacks | None = None,
-    ) -> None:  # fmt: skip
-        self._programs.compile(program, options, tuple(devices), done, callbacks)
-
-    def read_stages(self, program: bytes, serdes: int, done: Callable[[StagedProgram | StatusError], None]) -> None:
-        self._programs.read_stages(program, serdes, done)
-
-    def staged(self, plan: StagePlan, stages: Sequence[ClusterExecutable], facts: CompiledFacts) -> ClusterExecutable:
-        return self._programs.staged(plan, stages, facts)
 
     def execute(
         self, executable: ClusterExecutable, arguments: Sequence[Ref | ClusterArrays], keep: Sequence[int], launch: int

@@ -107,10 +107,10 @@ class ClusterPrograms:
     # --- compile -------------------------------------------------------------------------------------------
 
     def compile(
-        self, program: bytes, options: bytes, devices: tuple[int, ...], done: WhenCompiled,
+        self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled,
         callbacks: SessionCallbacks | None = None,
     ) -> None:  # fmt: skip
-        work = self._compile(program, options, devices, callbacks)
+        work = self._compile(program, options, tuple(devices), callbacks)
         self.begin(work, lambda fault: done(None, fault), lambda made: done(*made))
 
     def begin(

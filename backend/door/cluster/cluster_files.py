@@ -7,8 +7,6 @@ They are those of `backend.checkpoint.documents`: contents go between devices an
 is registered for one run. Neighbours: `cluster_executables`, `cluster_devices`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -10,8 +10,6 @@ dimension. Each device has the same shard as before, and only JAX has to know wh
 `ifrt_shardings`, `cluster_programs`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

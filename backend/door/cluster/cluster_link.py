@@ -8,8 +8,6 @@
 `cluster_devices`, `cluster_opening`; `backend.client`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque

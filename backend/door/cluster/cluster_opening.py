@@ -8,8 +8,6 @@ token that is refused, more devices than there are. The cluster is a `SessionSou
 `RemoteSource`, or a simulated one. Neighbours: `door_session`, `cluster_link`, `cluster_devices`, `simulated_process`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

@@ -1,16 +1,9 @@
 """Programs as core knows them: what a session registers for an executable, a question, or a copy.
 
-    Places(islands).of(devices)                     the slice of an ordered set of the session's devices
-    question_program, executable_program, copy_program     -> core's Program, of one node
-    staged_program                                          of an MPMD program: a node for each step
-    function_of("jit_train_step")                   "train_step", the name of a program in status and traces
-
 A session has a slice on each of its islands, and a sub-slice of one for each row of devices that a program or an array
 is on.
 Neighbours: `cluster_layouts`, `cluster_executables`; `backend.contents` has what the code is.
 """
-
-from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Collection, Sequence

@@ -7,6 +7,4 @@ local_files        arrays to files, and back; local_platform: what devices there
 Neighbours: `programs` compiles; `server` starts it.
 """
 
-from __future__ import annotations
-
 from .local_devices import LocalDevices, on_loop

@@ -6,8 +6,6 @@ All sessions of a door are under the same rules, so a program that was checked f
 least used go first. A cluster's agents keep theirs in files (`backend.pjrt.code`). Neighbour: `local_devices`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """What a session is told of this process's devices: `platform_of`. Neighbour: `local_devices`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

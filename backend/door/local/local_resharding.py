@@ -6,8 +6,6 @@ Nothing here waits: JAX enqueues each step. It compiles a step the first time th
 which takes some 10 ms; so `local_devices` cuts small arrays that are ready by numpy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ ifrt_shardings   how an array lies on devices, as the protocol has it
 Neighbours: every other package of the door speaks in these messages; this one needs none of them.
 """
 
-from __future__ import annotations
-
 from .ifrt_messages import (
     MLIR,
     STRING,

@@ -10,8 +10,6 @@ Host buffers hold one element of a sub-byte type (int4, float4) in one byte, as 
 a kind but no dtype of fixed size.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

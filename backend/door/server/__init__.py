@@ -7,8 +7,6 @@ door_process   `seaway door`: a door for the devices here, or for a cluster
 Neighbours: `transport` carries; `session` answers; `local` and `cluster` are the devices.
 """
 
-from __future__ import annotations
-
 from .door_process import environment, machine_bytes, run_cluster_door, run_door, serve_until, told_to_stop, variables
 from .door_server import ListenRefused, listen_for_clients
 from .ifrt_service import SERVICE, SESSION_METADATA

@@ -10,7 +10,6 @@ How many CPU devices there are is set in the environment before JAX is imported:
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 from collections.abc import Callable, Collection, Mapping
@@ -31,7 +30,6 @@ from .ifrt_service import TransportLimits
 if TYPE_CHECKING:
     from ..cluster import ClusterSessions, WatchOf
 
-log = logging.getLogger("seaway.door")
 # of XLA's pool for CPU devices, at least: with fewer, programs of many devices wait for each other
 THREADS = 32
 DEFAULT_RULES = Rules()

@@ -11,8 +11,6 @@ stage_plans       MPMD programs, checked
 Neighbours: `server` above, `protocol` below; devices are behind the protocols of `session_devices`.
 """
 
-from __future__ import annotations
-
 from .door_session import DoorSession, opening
 from .session_callbacks import SessionCallbacks
 from .session_devices import (

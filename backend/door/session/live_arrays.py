@@ -6,8 +6,6 @@ Each allocation knows its `Maker`, whose context is the client's number for a li
 a look at all arrays, and nothing else costs anything. Neighbours: `memory_meter`, `door_session`.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

@@ -1,11 +1,5 @@
 """How many bytes of device memory a session's arrays take, and what it may have at most.
 
-    meter.take(bytes) -> Allocation       raises StatusError if that is too much; counted until nobody refers to it
-    allocation.split(n)                   memory of an array that is taken apart: its shards live on their own
-    allocation.cut(bytes)                 memory of several arrays: some of them live on their own
-    release(memory)                       donated or deleted: free, although handles still name it
-    meter.maker                           the request that takes memory just now: each allocation knows its own
-
 Several handles may name the same memory: an array and its shards, or the same array relabelled. Each refers to the
 Allocations that it needs, so what they share is counted once. Memory that programs use while they run is not counted.
 """
@@ -14,11 +8,12 @@ from __future__ import annotations
 
 from math import prod
 
+from core.memory import size_text
+
 from ..protocol import StatusCode, dtype_of
 from .session_devices import ArrayType, StatusError
 
 STRING_BYTES = 16  # of an element of an array of strings, besides long ones' contents
-UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 class Maker:
@@ -34,7 +29,7 @@ class Maker:
 
 
 class MemoryMeter:
-    """`over`: contexts to give back."""
+    """`maker`: the request that takes memory just now. `over`: contexts to give back."""
 
     __slots__ = ("maker", "most", "over", "used")
 
@@ -47,9 +42,9 @@ class MemoryMeter:
         if self.used + nbytes > self.most:
             raise StatusError(
                 StatusCode.RESOURCE_EXHAUSTED,
-                f"{_text(nbytes)} more would be too much: arrays of this session take {_text(self.used)}, and a "
-                f"session may have {_text(self.most)} (--memory-per-session of the door). Delete arrays, or donate "
-                "arguments (jax.jit(donate_argnums=...))",
+                f"{size_text(nbytes)} more would be too much: arrays of this session take {size_text(self.used)}, and "
+                f"a session may have {size_text(self.most)} (--memory-per-session of the door). Delete arrays, or "
+                "donate arguments (jax.jit(donate_argnums=...))",
             )
 
     def take(self, nbytes: int) -> Allocation:
@@ -122,10 +117,3 @@ def bytes_of(array_type: ArrayType, contents: int = 0) -> int:
     size = STRING_BYTES if dtype is None else dtype.itemsize
     shards = len(array_type.sharding.devices)
     return (size * prod(array_type.shard_shape) + (contents if dtype is None else 0)) * shards
-
-
-def _text(nbytes: int) -> str:
-    for unit, name in UNITS:
-        if nbytes >= unit:
-            return f"{nbytes / unit:.1f} {name}"
-    return f"{nbytes} bytes"

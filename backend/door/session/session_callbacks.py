@@ -8,8 +8,6 @@ was there, every call is answered with the reason. All of this is on the loop's 
 which has the stream; `local_devices` and `cluster_callbacks`, which ask.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from backend.contents import callbacks

@@ -19,19 +19,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from backend.contents import StagedProgram
+from backend.xla import StatusError
 
 from ..protocol import ShardSpec, StatusCode
 from .session_callbacks import SessionCallbacks
 
 Ref = Any  # an array, as the devices know it
-
-
-class StatusError(Exception):
-    """An error as the client will see it: a status code of the protocol, and a text."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code, self.text = code, text
 
 
 def invalid(text: str) -> StatusError:
@@ -164,18 +157,8 @@ class StagePlan(NamedTuple):
     results: tuple[int, ...]
 
 
-class Unready(Protocol):
-    """What is told when a wait is over: None, or what went wrong."""
-
-    def __call__(self, fault: StatusError | None, /) -> None: ...
-
-
-class WhenCompiled(Protocol):
-    """What is told when a program is compiled: the executable and what is known of it, or what went wrong."""
-
-    def __call__(self, executable: Any, facts: CompiledFacts | StatusError, /) -> None: ...
-
-
+Unready = Callable[[StatusError | None], None]  # told when a wait is over: None, or what went wrong
+WhenCompiled = Callable[[Any, CompiledFacts | StatusError], None]  # told the executable, and what is known of it
 WhenExecuted = Callable[["list[Ref] | Refs | StatusError"], None]
 RunsWaiting = Callable[[Sequence[Ref], Sequence[int], int, WhenExecuted], None]  # as `execute`; told when it has run
 

@@ -3,8 +3,7 @@
 All calls are made on one asyncio loop's thread.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from .session_callbacks import SessionCallbacks
@@ -57,7 +56,4 @@ class SessionLink(Protocol):
         """The session is no longer busy: reading goes on."""
 
 
-class Opening(Protocol):
-    """What makes sessions."""
-
-    def __call__(self, version: Version, link: SessionLink) -> SessionPort: ...
+Opening = Callable[[Version, SessionLink], SessionPort]  # what makes sessions

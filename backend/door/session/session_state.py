@@ -158,10 +158,6 @@ class SessionState:
 
     # --- arrays --------------------------------------------------------------------------------------------
 
-    def array(self, handle: int) -> ArrayValue:
-        """Raises the fault that made it unusable."""
-        return self.arrays.get(handle)
-
     def keep(self, handle: int, array_type: ArrayType, ref: Ref, memory: Memory) -> int:
         """Keeps an array under the client's handle, or under a new one if that is 0; returns the handle."""
         if not handle:

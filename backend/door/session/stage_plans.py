@@ -6,8 +6,6 @@ What the client says is checked here: devices, arrays, their types. What a stage
 says. Neighbours: `ops.mpmd`; `local_devices` and `cluster_programs`, which carry plans out.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence

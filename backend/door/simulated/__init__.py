@@ -8,7 +8,5 @@ simulated_process   serves it
 Neighbours: `cluster` does all but contents; `seaway.sessions.simulated_door` is the simulation.
 """
 
-from __future__ import annotations
-
 from .simulated_process import run_simulated_door
 from .simulation_port import Describe, DescribedCode, ServedSimulation, SimulatedLine, SimulationPort

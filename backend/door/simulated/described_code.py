@@ -7,8 +7,6 @@ shardings, layouts and memory are what XLA says, for any number of devices. Neig
 children compile; `backend.contents.stablehlo_code` has the questions; `simulation_port`. This module imports JAX.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

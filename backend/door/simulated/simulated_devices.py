@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice, repeat
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -40,40 +40,13 @@ from ..session import (
 )
 from .simulation_port import WaitingLine
 
+if TYPE_CHECKING:
+    from ..local import LocalDevices
+
 T = TypeVar("T")
 NO_FILES = "simulated devices write and read no files"
 Found = np.ndarray[Any, Any] | StatusError
-
-
-class SessionContents(Protocol):
-    """The part of `SessionDevices` that has contents. Results may be more than are asked for, if all are alike."""
-
-    def put(self, array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Ref: ...
-
-    def assemble(self, array_type: ArrayType, shards: Sequence[Ref]) -> Ref: ...
-
-    def shards(self, ref: Ref) -> Iterable[Ref]: ...
-
-    def copy(self, arrays: Sequence[ArrayCopy], always: bool, donate: bool = False) -> Iterable[Ref]: ...
-
-    def compile(
-        self, program: bytes, options: bytes, devices: Sequence[int], done: Callable[[Any, Any], None]
-    ) -> None: ...
-
-    def staged(self, plan: StagePlan, stages: Sequence[Any], facts: CompiledFacts) -> Any: ...
-
-    def execute(
-        self, executable: Any, arguments: Sequence[Ref], keep: Sequence[int], launch: int
-    ) -> Iterable[Ref] | Refs: ...
-
-    def fetch(self, ref: Ref, done: Callable[[Found | None], None]) -> None:
-        """None: what the cluster brings, which is zeros."""
-
-    def delete(self, ref: Ref) -> None: ...
-
-    def crowded(self, resume: Callable[[], None]) -> bool: ...
-
-    def close(self) -> None: ...
+SessionContents: TypeAlias = "LocalDevices | ShapesOnly"
 
 
 class SimulatedRef(NamedTuple):
@@ -312,8 +285,9 @@ Shards = tuple[np.ndarray[Any, Any], ...]  # the contents of an array, for each 
 
 
 class ShapesOnly:
-    """Implements `simulated_devices.SessionContents`. A reference is an array's shards; None: it has no contents.
-    `zeros`: what such an array is read as; without it, to read one is an error."""
+    """The part of `SessionDevices` that has contents. A reference is the shards of an array; None: it has none. Results
+    may be more than are asked for, if all are alike. `zeros`: what an array without contents is read as; without it, to
+    read one is an error."""
 
     def __init__(self, zeros: bool = False) -> None:
         self._unread = None if zeros else unsupported(UNREADABLE)
@@ -345,6 +319,7 @@ class ShapesOnly:
         return repeat(None)
 
     def fetch(self, ref: Shards | None, done: Callable[[Found | None], None]) -> None:
+        """None: what the cluster brings, which is zeros."""
         done(self._unread if ref is None else ref[0])
 
     def delete(self, ref: Shards | None) -> None:

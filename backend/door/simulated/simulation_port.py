@@ -7,8 +7,6 @@ The door has JAX and knows no simulator. Neighbours: `simulated_process`, `simul
 door's side; `seaway.sessions.simulated_door` is the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol

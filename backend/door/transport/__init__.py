@@ -8,8 +8,6 @@ grpc_calls     messages, metadata and how calls end
 Neighbours: `server` reads the sockets and takes the calls.
 """
 
-from __future__ import annotations
-
 from .grpc_calls import (
     INVALID_ARGUMENT,
     OK,

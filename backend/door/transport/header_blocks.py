@@ -5,8 +5,6 @@ numbers means the same until the table changes; so does a block of ours that is 
 clears what is remembered. Neighbour: `http2`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

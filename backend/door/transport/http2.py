@@ -12,8 +12,6 @@ that a peer sends raises: what breaks the protocol ends the connection with GOAW
 stream with RST_STREAM and a `StreamReset`.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 

@@ -3,8 +3,6 @@
 http2   the connection
 """
 
-from __future__ import annotations
-
 from enum import IntEnum, auto
 from struct import Struct
 from typing import NamedTuple

@@ -9,8 +9,6 @@ forwarders             what an executable calls in its client's process
 Neighbours: `world` and `store`, whose devices and arrays it is for; `sandbox`, where clients are not trusted.
 """
 
-from __future__ import annotations
-
 from . import stablehlo_executables
 from .compile_threads import CompileJob, CompileThreads
 from .compiled_codes import Codes

@@ -9,8 +9,6 @@ thread is left behind, with the lowest priority, and another thread goes on with
 threads are left behind at a time; then the others wait. Neighbours: `pjrt_devices`, `compiled_codes`, `code_gate`.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

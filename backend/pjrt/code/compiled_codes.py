@@ -6,8 +6,6 @@ compiled code is also kept on disk. If clients are not trusted, `admit` tries co
 process reads it (`code_gate`). Neighbours: `world`, `launcher`, `sandbox`.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence

@@ -5,13 +5,10 @@ Loading an executable may run anything that is in it, so the folder is only this
 `verdicts`, which keeps its files beside these.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os
 import platform
-import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import version
@@ -19,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...contents import StableHLOCode
-from ...plain_files import own_folder, plain_bytes
+from ...plain_files import own_folder, plain_bytes, replace_file
 from ...xla import xla_flags
 
 log = logging.getLogger("seaway.pjrt")
@@ -59,10 +56,8 @@ class ExecutableCache:
         """Whole or not at all: a reader never sees half a file."""
         if self._folder is None or not executable:
             return
-        partial = self._folder / f"{name}.{os.getpid()}.{threading.get_ident()}"
         try:
-            partial.write_bytes(hashlib.sha256(executable).digest() + executable)
-            partial.rename(self._folder / name)
+            replace_file(self._folder / name, hashlib.sha256(executable).digest() + executable, durable=False)
         except OSError as error:
             log.warning("an executable is not kept in %s: %s", self._folder, error.strerror)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +22,8 @@ from ... import xla
 from ...contents import CallbackFault, callbacks
 from .stablehlo_reading import CallbackFacts
 
-
-class AskClient(Protocol):
-    """Begins a call in the client's process; from any thread. `came` gets the answer, in any thread."""
-
-    def __call__(self, body: bytes, came: Callable[[bytes], None], /) -> None: ...
+# begins a call in the client's process, from any thread; the function that it is given gets the answer, in any thread
+AskClient = Callable[[bytes, Callable[[bytes], None]], None]
 
 
 class Forwarders:

@@ -7,8 +7,6 @@
 `options` are a CompileOptionsProto whose device ids are JAX's. Neighbours: `stablehlo_codes`, `executable_cache`.
 """
 
-from __future__ import annotations
-
 import importlib
 import logging
 import re
@@ -18,7 +16,7 @@ from typing import Any, TypeVar
 from jaxlib import _jax
 
 from ...contents import AboutError, CompiledAbout, PlatformAbout, PlatformDevice
-from ...xla import StatusCode
+from ...xla import StatusCode, StatusError
 from .stablehlo_reading import MainFacts, module_of, numbered
 
 log = logging.getLogger("seaway.pjrt")
@@ -124,6 +122,8 @@ def _tried(question: Callable[[], T]) -> T | AboutError:
 
 def status_of(error: BaseException) -> tuple[int, str]:
     """The code and the text of an error: XLA's begin with the name of their code."""
+    if isinstance(error, StatusError):
+        return error.code, error.text
     text = str(error).strip() or type(error).__name__
     found = CODE.match(text)
     if found is not None and found[1] in StatusCode.keys():  # noqa: SIM118 (an enumeration's names)

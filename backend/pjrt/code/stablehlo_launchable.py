@@ -5,8 +5,6 @@ copied before. Nothing of JAX is traced, and results that are tokens are left ou
 would. Neighbours: `stablehlo_codes`, which compiles; `launcher`; `launchable_code`, the other flavour.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

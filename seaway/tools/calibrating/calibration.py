@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from backend.plain_files import replace_file
 
 TIMES = (("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0))
 RATES = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
@@ -85,15 +86,7 @@ class Calibration(NamedTuple):
     def save(self, path: str | Path) -> Path:
         """Write the cluster file atomically."""
         target = Path(path)
-        number, made = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-        try:
-            with os.fdopen(number, "w", encoding="utf-8") as file:
-                file.write(self.text(target.stem))
-            os.chmod(made, 0o666 & ~umask())
-            os.replace(made, target)
-        except BaseException:
-            Path(made).unlink(missing_ok=True)
-            raise
+        replace_file(target, self.text(target.stem).encode(), durable=False, mode=0o666 & ~umask())
         return target
 
     def table(self) -> list[str]:

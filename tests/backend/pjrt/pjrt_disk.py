@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import fcntl
 import re
 import shutil
 import tempfile
@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from typing import IO
 
 import numpy as np
 import pytest
 
-from backend.checkpoint import leftovers
 from backend.pjrt import disk
-from backend.pjrt.disk import PREFIX, LostOnDisk, SpillFolder
+from backend.pjrt.disk import LostOnDisk, SpillFolder
+from backend.scratch_folder import OWNER
 from core.model import Index
 from core.protocol import effects as e
 
@@ -30,6 +31,17 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     yield rig
     rig.close()
     assert not list((tmp_path / "spilled").glob("*"))  # an orderly end leaves nothing
+
+
+PREFIX = "seaway-spilled-"
+
+
+def owned(folder: Path) -> IO[str]:
+    """A folder of a process that lives for as long as this file is open."""
+    folder.mkdir(parents=True)
+    mark = (folder / OWNER).open("w")
+    fcntl.flock(mark, fcntl.LOCK_EX)
+    return mark
 
 
 def spilled(rig: Rig, buffer: int, seq: int) -> list[Path]:
@@ -92,14 +104,12 @@ def test_contents_that_were_damaged_on_disk_are_lost_and_no_wrong_number_comes_b
 def test_what_a_process_that_was_killed_has_left_is_removed_and_what_a_living_one_has_is_not(rig: Rig) -> None:
     below = rig.devices._disk.below
     dead, living = (below / f"{PREFIX}{name}" for name in ("dead", "living"))
-    marks = []
-    for folder in (dead, living):
-        folder.mkdir(parents=True)
-        marks.append(leftovers.Mark(folder))
-        (folder / "0").write_bytes(b"an array")
-    del marks[0]
     x = rig.literal(layout(ROWS), ARRAY)
-    spilled(rig, x, 918)
+    with owned(living):
+        owned(dead).close()
+        for folder in (dead, living):
+            (folder / "0").write_bytes(b"an array")
+        spilled(rig, x, 918)
     assert not dead.exists()
     assert (living / "0").exists()
     shutil.rmtree(living)
@@ -107,14 +117,11 @@ def test_what_a_process_that_was_killed_has_left_is_removed_and_what_a_living_on
 
 def test_an_agent_that_starts_makes_room_on_the_disk_though_it_may_never_send_anything_there(tmp_path: Path) -> None:
     dead, living = (tmp_path / f"{PREFIX}{name}" for name in ("dead", "living"))
-    for folder in (dead, living):
-        folder.mkdir()
-    leftovers.Mark(dead)
-    mark = leftovers.Mark(living)
-    rig = Rig(DEVICES, join=False, spill=tmp_path)
-    rig.devices._copying.ask(lambda: None)
-    rig.close()
-    del mark
+    owned(dead).close()
+    with owned(living):
+        rig = Rig(DEVICES, join=False, spill=tmp_path)
+        rig.devices._copying.ask(lambda: None)
+        rig.close()
     assert [*tmp_path.iterdir()] == [living]
 
 
@@ -133,9 +140,7 @@ def test_files_that_cannot_be_removed_do_not_end_the_host(rig: Rig) -> None:
 
 def test_agents_that_remove_the_same_leftovers_all_have_a_folder(tmp_path: Path) -> None:
     for number in range(300):
-        left = tmp_path / f"{PREFIX}{number}"
-        left.mkdir()
-        os.utime(left, (0, 0))
+        owned(tmp_path / f"{PREFIX}{number}").close()
     shards: dict[Index, np.ndarray] = {(0,): np.arange(3)}
     folders = [SpillFolder(tmp_path, lambda work: work()) for _ in range(4)]
     begin = Barrier(len(folders))

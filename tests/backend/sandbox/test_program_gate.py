@@ -16,8 +16,8 @@ from backend.door.protocol.ifrt_messages import StatusCode
 from backend.door.session.ops.executables import safe_options
 from backend.pjrt.code.stablehlo_executables import about_executable, load_program
 from backend.sandbox.checker_process import CheckerChild
-from backend.sandbox.inspection import ProgramRefused
 from backend.sandbox.program_gate import ProgramGate
+from backend.xla import StatusError
 from tests.backend.real import await_end
 
 from ..door.session_rig import compile_options
@@ -57,8 +57,8 @@ def gate() -> Iterator[ProgramGate]:
     assert pids(found) == []
 
 
-def fault(gate: ProgramGate, program: bytes) -> ProgramRefused:
-    with pytest.raises(ProgramRefused) as caught:
+def fault(gate: ProgramGate, program: bytes) -> StatusError:
+    with pytest.raises(StatusError) as caught:
         gate.check(program, OPTIONS, (0,))
     return caught.value
 

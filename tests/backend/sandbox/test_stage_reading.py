@@ -15,9 +15,10 @@ from backend.contents.staged_program import COPY, RESHARD
 from backend.door.protocol.ifrt_messages import StatusCode
 from backend.pjrt.code.stablehlo_executables import serdes
 from backend.sandbox import stage_reading
-from backend.sandbox.inspection import ProgramRefused, read_program
+from backend.sandbox.inspection import read_program
 from backend.sandbox.program_gate import ProgramGate
 from backend.sandbox.stage_reading import ifrt_context, read_stages
+from backend.xla import StatusError
 
 PROGRAMS = Path(__file__).parents[1] / "door" / "mpmd"
 TEXTS = {name: (PROGRAMS / f"{name}.mlir").read_text(encoding="utf-8") for name in ("two_stages", "pipeline")}
@@ -36,8 +37,8 @@ def main(body: str, kind: str = ARRAY) -> bytes:
         {body} }} }}""")
 
 
-def refused(program: bytes, version: int | None = None) -> ProgramRefused:
-    with pytest.raises(ProgramRefused) as caught:
+def refused(program: bytes, version: int | None = None) -> StatusError:
+    with pytest.raises(StatusError) as caught:
         read_stages(program, serdes() if version is None else version)
     return caught.value
 
@@ -116,6 +117,6 @@ def test_a_child_reads_hostile_bytes_and_what_ends_it_is_an_error(gate: ProgramG
         broken = bytearray(program)
         for _ in range(3):
             broken[chance.randrange(len(broken))] = chance.randrange(256)
-        with suppress(ProgramRefused):
+        with suppress(StatusError):
             gate.read_stages(bytes(broken), serdes())
     assert gate.read_stages(program, serdes()) == wanted

@@ -18,15 +18,7 @@ from backend.auth.access import AccessRefused
 from backend.contents.code_blobs import Blobs, hash_of
 from backend.server.cluster_status import status_of
 from backend.server.controller_cli import main, mebibytes, options
-from backend.server.state_folder import (
-    CodeFolder,
-    HeldFolder,
-    JsonFile,
-    known_agents,
-    known_hosts,
-    known_suspensions,
-    remembered,
-)
+from backend.server.state_folder import CodeFolder, HeldFolder, known_file, remembered
 from core.model.errors import Impossible
 from core.model.program import Program
 from core.protocol import effects as e
@@ -147,30 +139,30 @@ def test_limits_are_in_mebibytes() -> None:
 RESTS = (e.SuspendedSlices(1, rests=True),)
 
 
-@pytest.mark.parametrize("known", [known_suspensions, known_hosts])
+@pytest.mark.parametrize("name", ["suspended", "hosts"])
 def test_what_would_mislead_a_later_start_is_removed_when_it_cannot_be_written_anew(
-    known: Callable[[Path], JsonFile], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    old, new = (RESTS, ()) if known is known_suspensions else (((0, 1),), ((0, 2),))
-    file = known(tmp_path)
+    old, new = (RESTS, ()) if name == "suspended" else (((0, 1),), ((0, 2),))
+    file = known_file(tmp_path, name)
     file.write(old)
-    assert known(tmp_path).read() == old
+    assert known_file(tmp_path, name).read() == old
     with without_room():
         file.write(new)
         file.write_again()
     assert not list(tmp_path.iterdir())
-    assert known(tmp_path).read() == ()
+    assert known_file(tmp_path, name).read() == ()
     assert "File too large" in file.wrong
     file.write_again()
     assert file.wrong == ""
-    assert known(tmp_path).read() == new
+    assert known_file(tmp_path, name).read() == new
     said = [(record.levelname, record.message.split(":")[0]) for record in caplog.records]
     assert [level for level, _ in said] == ["ERROR", "WARNING"], "once each"
     assert said[0][1].startswith("a later start will not know")
 
 
 def test_of_agents_it_is_better_to_know_the_old_ones_than_none(tmp_path: Path) -> None:
-    file = known_agents(tmp_path)
+    file = known_file(tmp_path, "agents")
     file.write({})
     with without_room():
         file.write({})
@@ -179,7 +171,7 @@ def test_of_agents_it_is_better_to_know_the_old_ones_than_none(tmp_path: Path) -
 
 def test_a_file_that_can_be_neither_written_nor_removed_is_to_be_removed_by_hand(tmp_path: Path) -> None:
     (tmp_path / "suspended.json").mkdir()
-    file = known_suspensions(tmp_path)
+    file = known_file(tmp_path, "suspended")
     file.write(RESTS)
     assert "which is out of date: remove it before the next start" in file.wrong
 
@@ -195,12 +187,12 @@ async def test_the_status_says_what_a_later_start_will_not_know_until_it_is_writ
         async with asyncio.timeout(20):
             while status_of(found.server)["unkept"]:
                 await asyncio.sleep(0.01)
-        assert known_suspensions(tmp_path).read() == RESTS
+        assert known_file(tmp_path, "suspended").read() == RESTS
 
 
 async def test_a_later_start_knows_which_hosts_have_ever_joined(tmp_path: Path) -> None:
     async with cluster(tmp_path, hosts=2, kept=tmp_path):
-        assert known_hosts(tmp_path).read() == ((0, 2),)
+        assert known_file(tmp_path, "hosts").read() == ((0, 2),)
     async with cluster(tmp_path, hosts=2, islands=2, agents=False, kept=tmp_path, incarnation=1) as found:
         awaited = [found.server.controller.recovery.awaited(each) for each in found.server.cluster.islands]
         assert awaited == [((0, 2),), ()]

@@ -8,8 +8,6 @@ reading          arrays waited for, and copied back to the client
 starting         the first request, and questions about devices
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from ..reply import Operation

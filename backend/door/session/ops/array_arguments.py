@@ -3,8 +3,6 @@
 Shapes, strides and indices come from the client, for views on its bytes. Neighbours: `array_requests`, `array_shards`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any

@@ -3,8 +3,6 @@
 Memory is taken before devices are asked for it. Neighbours: `array_arguments`, `array_shards`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -99,7 +97,7 @@ def make_errors(state: SessionState, body: Any, reply: Reply) -> None:
 
 
 def copy(state: SessionState, body: Any, reply: Reply) -> None:
-    values = [state.array(handle) for handle in body.array_handles]
+    values = [state.arrays.get(handle) for handle in body.array_handles]
     devices = tuple(body.device_ids)
     if any(not 0 <= each < state.count for each in devices) or len(set(devices)) != len(devices):
         raise invalid(f"{list(devices)} are not devices of this session, each named once")
@@ -117,7 +115,7 @@ def copy(state: SessionState, body: Any, reply: Reply) -> None:
 
 def reshard(state: SessionState, body: Any, reply: Reply) -> None:
     """Arrays on any other devices, cut in any other way."""
-    values = [state.array(handle) for handle in body.array_handles]
+    values = [state.arrays.get(handle) for handle in body.array_handles]
     if len(body.array_specs) != len(values):
         raise invalid(f"{len(body.array_specs)} specs for {len(values)} arrays")
     types = [type_of(state, spec.dtype.kind, spec.shape.dims, spec.sharding) for spec in body.array_specs]
@@ -181,7 +179,7 @@ def delete(state: SessionState, body: Any, reply: Reply) -> None:
 
 
 def is_deleted(state: SessionState, body: Any, reply: Reply) -> None:
-    deleted = state.devices.is_deleted(state.array(body.array_handle).ref)
+    deleted = state.devices.is_deleted(state.arrays.get(body.array_handle).ref)
     reply.answer("is_array_deleted_response", deleted=deleted)
 
 

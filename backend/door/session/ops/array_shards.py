@@ -3,8 +3,6 @@
 Neighbours: `array_arguments`, `array_requests`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -20,7 +18,7 @@ MOST_SHARDS = 1 << 20  # that a plan may speak of
 
 
 def assemble(state: SessionState, body: Any, reply: Reply) -> None:
-    parts = [state.array(handle) for handle in body.single_device_array_handles]
+    parts = [state.arrays.get(handle) for handle in body.single_device_array_handles]
     kind = body.dtype.kind if body.HasField("dtype") else (parts[0].type.kind if parts else 0)
     array_type = type_of(state, kind, body.shape.dims, body.sharding)
     ref = _assembled(state, array_type, parts)
@@ -54,7 +52,7 @@ def _memory_of(parts: Sequence[ArrayValue]) -> tuple[Allocation, ...]:
 
 
 def disassemble(state: SessionState, body: Any, reply: Reply) -> None:
-    parts = _parts(state, state.array(body.array_handle))
+    parts = _parts(state, state.arrays.get(body.array_handle))
     kept = state.keep_all(body.result_handles, [(part.type, part.ref, part.memory) for part in parts])
     reply.answer("disassemble_into_single_device_arrays_response", array_handles=kept)
 
@@ -72,7 +70,7 @@ def _parts(state: SessionState, value: ArrayValue) -> list[ArrayValue]:
 
 
 def fully_replicated_shard(state: SessionState, body: Any, reply: Reply) -> None:
-    value = state.array(body.array_handle)
+    value = state.arrays.get(body.array_handle)
     if value.type.shard_shape != value.type.shape:
         raise invalid("the array is not fully replicated")
     part = _parts(state, value)[0]
@@ -81,7 +79,7 @@ def fully_replicated_shard(state: SessionState, body: Any, reply: Reply) -> None
 
 
 def remap(state: SessionState, body: Any, reply: Reply) -> None:
-    plan, inputs = body.plan, [state.array(handle) for handle in body.array_handles]
+    plan, inputs = body.plan, [state.arrays.get(handle) for handle in body.array_handles]
     if len(inputs) != len(plan.input_specs):
         raise invalid(f"{len(inputs)} arrays for a plan of {len(plan.input_specs)}")
     types = [type_of(state, spec.dtype.kind, spec.shape.dims, spec.sharding) for spec in plan.output_specs]

@@ -283,7 +283,7 @@ def _executed(
 
 def _carry_out(state: SessionState, program: SessionProgram, body: Any, handles: list[int], reply: Reply) -> None:
     """What the session does itself."""
-    arguments = [state.array(handle) for handle in body.args_handles]
+    arguments = [state.arrays.get(handle) for handle in body.args_handles]
     if len(arguments) != program.parameters or (handles and len(handles) != program.results):
         raise invalid(
             f"{program.name} has {program.parameters} parameters and {program.results} results, not {len(arguments)} "

@@ -11,7 +11,6 @@ Neighbours: `plugin_programs`; `backend.checkpoint`, what the files are.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from backend.checkpoint import CheckpointError, check_name, folders
@@ -157,19 +156,13 @@ def _read(state: SessionState, bodies: list[Any]) -> SessionProgram:
 # --- requests -----------------------------------------------------------------------------------------------------
 
 
-def _one(make: Callable[[SessionState, list[Any]], SessionProgram], state: SessionState, body: Any) -> SessionProgram:
-    return make(state, [body])
-
-
-def _many(
-    make: Callable[[SessionState, list[Any]], SessionProgram], key: str, state: SessionState, body: Any
-) -> SessionProgram:
-    return make(state, json_value(list, body.get(key), key))
+def _many(body: Mapping[str, Any], key: str) -> list[Any]:
+    return list(json_value(list, body.get(key), key))
 
 
 REQUESTS: Mapping[str, Callable[[SessionState, dict[str, Any]], SessionProgram]] = {
-    "persistenceWriteRequest": partial(_one, _write),
-    "persistenceReadRequest": partial(_one, _read),
-    "bulk_persistence_write_request": partial(_many, _write, "write_requests"),
-    "bulk_persistence_read_request": partial(_many, _read, "read_requests"),
+    "persistenceWriteRequest": lambda state, body: _write(state, [body]),
+    "persistenceReadRequest": lambda state, body: _read(state, [body]),
+    "bulk_persistence_write_request": lambda state, body: _write(state, _many(body, "write_requests")),
+    "bulk_persistence_read_request": lambda state, body: _read(state, _many(body, "read_requests")),
 }

@@ -3,8 +3,6 @@
 Neighbours: `plugin_programs`, `persistence`.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Waiting for arrays, and their contents, which a client fetches from a host buffer after the answer."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -34,7 +32,7 @@ def check_future(state: SessionState, body: Any, reply: Reply) -> None:
 
 
 def copy_to_host_buffer(state: SessionState, body: Any, reply: Reply) -> None:
-    value = state.array(body.array_handle)
+    value = state.arrays.get(body.array_handle)
     if len(value.type.sharding.devices) != 1:
         raise invalid("only arrays of one device are copied to a host buffer: take it apart first")
     strides = tuple(body.byte_strides.strides) if body.HasField("byte_strides") else None

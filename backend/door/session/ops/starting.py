@@ -1,7 +1,5 @@
 """The first request, which tells a client what devices it has, and questions about devices."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -86,7 +86,7 @@ def really(hosts: int, under: Setting, path: Path) -> workload.Workload:
 
 def _client(calls: int, step: Any, read: int) -> None:
     """Each call has the result of the one before; every `read`th is waited for."""
-    value = np.float32(0)
+    value: Any = np.float32(0)
     for number in range(calls):
         value = step(value)
         if read and number % read == 0:

@@ -59,7 +59,7 @@ def test_a_kind_without_a_time_is_refused_by_name_before_any_work(fidelity: Any)
     step = sw.synthetic("step", devices=sw.slice(devices=8, island="new"), duration={"tpu-v4": "1ms", "cpu": "2ms"})
     with sw.simulate(MIXED, fidelity=fidelity) as s:
         for _ in range(2):  # the second is not compiled ahead
-            with pytest.raises(sw.errors.RunError, match="a time on tpu-v4, v4, v4p, cpu, .*'tpu-v5e'") as e:
+            with pytest.raises(sw.errors.RunError, match=r"a time on tpu-v4, v4, v4p, cpu, .*'tpu-v5e'") as e:
                 step(ZERO).block_until_ready()
             assert e.value.code == "refused"
     assert len(s.trace.gangs()) == 0

@@ -18,9 +18,7 @@ def took(hosts: int, fidelity: Any, collective: bool) -> Any:
     noise: Any = {"compute": MORE}
     with sw.simulate("B", hosts=hosts, noise=noise, seed=3, profile="ideal", fidelity=fidelity) as session:
         step = sw.synthetic("step", devices=8 * hosts, duration="10ms", collective=collective)
-        for _ in range(CALLS):
-            result = step(np.float32(0))
-        result.block_until_ready()
+        sw.block_until_ready([step(np.float32(0)) for _ in range(CALLS)])
     return session.trace.gangs()["duration_us"].to_numpy() / 1e3
 
 

@@ -27,7 +27,7 @@ PEOPLE = (("ann", 1, 80, heavy, 1), ("bob", 2, 200, light, 4), ("cy", 1, 120, mi
 
 def client(calls: int, step: Any, read: int) -> None:
     """Each call has the result of the one before; every `read`th is waited for."""
-    value = np.float32(0)
+    value: Any = np.float32(0)
     for number in range(calls):
         value = step(value)
         if read and number % read == 0:

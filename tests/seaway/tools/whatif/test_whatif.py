@@ -330,7 +330,7 @@ def test_the_command_compares_several_worlds(
     other = tmp_path / "other.toml"
     other.write_text(shape.format(3))
     assert main(["whatif", log, "--measured", str(other)]) == 1
-    assert "[(3, 2)], and the recorded one [(2, 2)]: they are not the same" in capsys.readouterr().err
+    assert "[(3, 2)], and the recorded one [(2, 2)]: calibrate one of the recorded shape" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -144,10 +145,10 @@ def _sheltered() -> Iterator[None]:
 def processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of spawned processes. Unlike forked ones they are safe beside threads, and the same on every platform.
 
-    They ignore Ctrl-C; this process then ends them.
+    They ignore Ctrl-C; this process then ends them. If it is killed, they end by themselves.
     """
     before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_deaf)
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_begin)
     try:
         yield pool
     except BaseException:
@@ -159,5 +160,13 @@ def processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
     pool.shutdown()
 
 
-def _deaf() -> None:
+def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -88,6 +88,11 @@ def test_a_sweep_that_was_killed_goes_on_where_it_was(program: Path, tmp_path: P
         assert (killed / name).read_bytes() == (whole / name).read_bytes()
 
 
+def test_its_processes_end_when_it_is_killed(program: Path) -> None:
+    """They hold its output, which `begun` reads to the end."""
+    assert begun(program, signal.SIGKILL, "--policy", "in_turn", "--jobs", "2") == -signal.SIGKILL
+
+
 def test_ctrl_c_keeps_what_is_there(program: Path, tmp_path: Path) -> None:
     out = ("--policy", "in_turn", "--out", str(tmp_path / "out"))
     assert begun(program, signal.SIGINT, *out, "--jobs", "1") == 130

@@ -134,7 +134,9 @@ def of(results: Sequence[Result], out: Path) -> tuple[str, list[Path]]:
 
 def run(jobs: int | None = None, progress: bool = True) -> pd.DataFrame:
     """Run the needed part of each experiment, and return the table."""
-    from .framework import catalogue, sweeping
+    from seaway.tools import sweeping
+
+    from .framework import catalogue
     from .framework import run as run_one
 
     frames = {}

@@ -11,10 +11,10 @@ The functions that matter: `rank`, `work`, `_decide`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
-from ..model import Gang, SliceSpec, Spans, device_spans, spans
+from ..model import Gang, Move, SliceSpec, Spans, device_spans, spans
 from ..protocol import LogLine, PolicyReplaced
 from ..schedule.policy import ClusterView, IslandUse, Placement, SliceUse
 from ..slices import Binding, Key, Resources
@@ -196,6 +196,23 @@ class Placements(ControllerModule):
 
     def suits(self, use: SliceUse) -> list[int]:
         return self._resources.matching(self._keys[use.number])
+
+    def fits(self, use: SliceUse, island: int, gone: Sequence[SliceUse]) -> bool:
+        keys = self._keys
+        return self._resources.could_follow(keys[use.number], self._kept, island, (keys[one.number] for one in gone))
+
+    def transfers(self) -> Mapping[tuple[str, str], int]:
+        state, found = self._state, dict[tuple[str, str], int]()
+        for entry in state.in_flight.values():
+            run = entry.run
+            if run is not None and entry.kind == "recv":
+                move, slots = run.plan.steps[entry.step], run.plan.slots
+                assert isinstance(move, Move)
+                targets = [slots[target] for target in move.targets]
+                islands = slots[move.sources[0]].layout.place.island, entry.island
+                ends = state.cluster.islands[islands[0]].name, state.cluster.islands[islands[1]].name
+                found[ends] = found.get(ends, 0) + sum(each.nbytes * each.layout.place.size for each in targets)
+        return found
 
     def start(self, use: SliceUse, island: int, devices: Sequence[int], layout: str) -> bool:
         key = self._keys[use.number]

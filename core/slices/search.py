@@ -5,7 +5,7 @@ Neighbours: `resources` says what is bound where, and changes it; `placing` choo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -26,15 +26,16 @@ class PlaceSearch:
         self.queue: dict[Key, None] = {}  # slices that wait, in the order in which they will be bound
 
     def could_be(
-        self, binding: Binding, without: Sequence[Binding] = (), placed: Sequence[tuple[Binding, Place]] = ()
-    ) -> Place | None:
-        """Where this slice could be if those `without` devices had none, and those that are `placed` were there; None:
-        nowhere."""
+        self, binding: Binding, without: Sequence[Binding] = (), placed: Sequence[tuple[Binding, Place]] = (),
+        away: Spans = spans.EMPTY,
+    ) -> Place | None:  # fmt: skip
+        """Where this slice could be, `away` from these devices, if those `without` devices had none, and those that are
+        `placed` were there; None: nowhere."""
         for other in without:
             self._unbind(other)
         for other, place in placed:
             self._put(other, place)
-        found = self._find_alone(binding, anyway=False)
+        found = self._find_alone(binding, anyway=False, away=away)
         for other, place in placed:
             self._put(other, place, by=-1)
         for other in without:
@@ -69,6 +70,15 @@ class PlaceSearch:
         usable = inventory.usable(spec.exclusive, (kept,), all_spares=False, anyway=anyway)
         there = all(usable[at] for at in here)
         return Place(inventory.island.index, compact(devices)) if there else None
+
+    def could_follow(self, key: Key, kept: Spans, island: int, gone: Iterable[Key]) -> bool:
+        """Whether this island has room for a slice, without the devices `kept`, when these are `gone` and leave as many
+        as it wants. It is a question only if it needs a block of a torus, or the devices that it had."""
+        binding, on = self._bindings[key], self.cluster.islands[island]
+        if binding.within != "place" and not wants_block(on, binding.spec):
+            return True
+        there = msgspec.structs.replace(binding, spec=msgspec.structs.replace(binding.spec, island=on.name))
+        return self.could_be(there, [self._bindings[each] for each in gone], away=kept) is not None
 
     def free(self, island: int, kept: Spans) -> list[int]:
         """The devices of this island, without those `kept`, that can be used, and that no slice has."""

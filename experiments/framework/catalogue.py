@@ -57,3 +57,9 @@ def named(name: str, found: list[Point]) -> list[Point]:
     if not found:
         raise BadOption(f"{name}: these options leave no configurations to run")
     return [{"experiment": name, **point} for point in found]
+
+
+def measured(point: Point) -> dict[str, Any]:
+    """Measure a point, as the experiment does that it names. Returns the point and its results as one row."""
+    experiment = load(point["experiment"])
+    return {**point, **experiment.measure({name: point[name] for name in point if name != "experiment"})}

@@ -15,9 +15,10 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from core.model import Impossible
+from seaway.tools import sweeping
 
 from .. import fidelity
-from . import catalogue, sweeping
+from . import catalogue
 from .catalogue import EXPERIMENTS
 from .options import BadOption, Option, Values, nearest, read_all
 from .running import run

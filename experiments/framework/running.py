@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seaway.tools.sweeping import gather
+
 from . import catalogue, figures, tables
 from .catalogue import EXPERIMENTS, Experiment
 from .options import Values, command, describe, read_all
-from .sweeping import gather
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +51,7 @@ def run(
     experiment = catalogue.load(name)
     chosen = read_all(experiment.OPTIONS, {**(asked or {}), **more})
     points = catalogue.named(name, experiment.points(chosen))
-    found = gather(points, executor, jobs=jobs, title=name if progress else "")
+    found = gather(points, catalogue.measured, executor, jobs=jobs, title=name if progress else "")
     wanted = tuple(getattr(experiment, "EXTRA", ()))
     rows = [{key: value for key, value in found.rows[at].items() if key != "experiment"} for at in sorted(found.rows)]
     frame, extra = tables.split(rows, wanted)

@@ -22,6 +22,7 @@ WIDEST = 1_000  # characters of a line of an error
 # The file of each command, in the order in which `seaway --help` lists them. Those of `backend` are programs.
 COMMANDS = {
     "simulate": "simulate",
+    "sweep": "sweep",
     "controller": "backend.server.controller_cli",
     "agent": "backend.agent.agent_cli",
     "up": "cluster",

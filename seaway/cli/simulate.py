@@ -85,6 +85,21 @@ def add(commands: Any) -> None:
         "Example: seaway simulate step.py --cluster A --policy stride:1,2,4,8",
     )
     parser.add_argument("program", type=Path, help="a Python file")
+    parser.add_argument("--seed", type=int, default=0, help="same seed, same trace (default: 0)")
+    add_simulated(parser)
+    who = parser.add_argument_group("who runs it").add_argument
+    who("--clients", type=int, metavar="N", help="run N copies of the program, each as a client")
+    who("--policy", default="fifo", help=f"{HELP}; or weights, one for each client (stride:1,2,4,8)")
+    out = parser.add_argument_group("what is kept").add_argument
+    out("--save", type=Path, metavar="FOLDER", help="save the trace, as Parquet")
+    out("--plot", type=Path, metavar="FILE", help="plot the timeline of some devices: .png, .svg, .pdf")
+    out("--perfetto", type=Path, metavar="FILE", help="write Chrome trace JSON, for ui.perfetto.dev")
+    out("--quiet", action="store_true", help="print only what the program prints")
+    parser.set_defaults(run=run)
+
+
+def add_simulated(parser: argparse.ArgumentParser) -> None:
+    """Declare what `opened` reads."""
     where = parser.add_argument_group("what is simulated").add_argument
     where("--cluster", default="A", help="A, B, C, v4-512, 2xv3-1024, ..., or a TOML file (default: A)")
     where("--hosts", type=int, help="hosts on each island, instead of the cluster's")
@@ -92,11 +107,7 @@ def add(commands: Any) -> None:
     where("--profile", help="host costs: paper, seaway, ideal, or a TOML file (default: the cluster file's, or paper)")
     where("--fidelity", choices=("cohort", "exact"), default="cohort", help="default: cohort")
     where("--dispatch", choices=("parallel", "sequential"), default="parallel", help="default: parallel")
-    where("--seed", type=int, default=0, help="same seed, same trace (default: 0)")
     where("--noise", default="", metavar="KEY=VALUE,...", help="latency=5us,compute=0.05,stragglers=0.01")
-    who = parser.add_argument_group("who runs it").add_argument
-    who("--clients", type=int, metavar="N", help="run N copies of the program, each as a client")
-    who("--policy", default="fifo", help=f"{HELP}; or weights, one for each client (stride:1,2,4,8)")
     what = parser.add_argument_group("what it computes").add_argument
     what("--values", choices=("shapes", "compute"), default="shapes",
                       help="contents: none, or computed on this machine's CPU (default: shapes)")  # fmt: skip
@@ -108,19 +119,13 @@ def add(commands: Any) -> None:
         help="for computations without a cost: estimate, roofline, or a time such as 1ms (default: estimate)",
     )
     what("--sizes", help="rows that irregular computations make: a number, or a fraction like 0.25")
-    out = parser.add_argument_group("what is kept").add_argument
-    out("--save", type=Path, metavar="FOLDER", help="save the trace, as Parquet")
-    out("--plot", type=Path, metavar="FILE", help="plot the timeline of some devices: .png, .svg, .pdf")
-    out("--perfetto", type=Path, metavar="FILE", help="write Chrome trace JSON, for ui.perfetto.dev")
-    out("--quiet", action="store_true", help="print only what the program prints")
-    parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
     policy, weights = weights_of(given.policy, given.clients)
     make = policy_from(policy)
     copies = load(given.program, given.own, weights)
-    session = _open(given, make)
+    session = opened(given, make)
     failed, interrupted = None, False
     try:
         with session:
@@ -178,31 +183,31 @@ def _many(clients: int | None) -> int:
     return clients or 1
 
 
-def _open(given: argparse.Namespace, policy: Callable[[], Policy]) -> Session:
+def opened(given: argparse.Namespace, policy: Callable[[], Policy], progress: bool | None = None) -> Session:
     from ..sessions.simulated import simulate
 
     changes = {key: getattr(given, key) for key in ("hosts", "islands") if getattr(given, key) is not None}
     values: Any = given.values
     if given.value:
-        values = {name: float(number) for name, number in (_pair(text, "--value") for text in given.value)}
-    pairs = dict(_pair(text, "--noise") for text in given.noise.split(",") if text)
-    noise: Any = {key: _number(value) for key, value in pairs.items()} or None
-    sizes = None if given.sizes is None else _number(given.sizes)
+        values = {name: float(value) for name, value in (pair(text, "--value") for text in given.value)}
+    pairs = dict(pair(text, "--noise") for text in given.noise.split(",") if text)
+    noise: Any = {key: number(value) for key, value in pairs.items()} or None
+    sizes = None if given.sizes is None else number(given.sizes)
     return simulate(
         given.cluster, policy=policy, profile=given.profile, values=values, sizes=sizes,
         costs=given.costs, seed=given.seed, fidelity=given.fidelity, dispatch=given.dispatch,
-        noise=noise, **changes,
+        noise=noise, progress=progress, **changes,
     )  # fmt: skip
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
+def pair(text: str, option: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not sign:
         raise ValueError(f"{option} {text}: write NAME=VALUE")
     return name.strip(), value.strip()
 
 
-def _number(text: str) -> int | float | str:
+def number(text: str) -> int | float | str:
     for kind in (int, float):
         try:
             return kind(text)
@@ -213,7 +218,7 @@ def _number(text: str) -> int | float | str:
 
 def _run_all(session: Session, copies: list[Copy]) -> None:
     name = copies[0].path.stem
-    names = [name] if len(copies) == 1 else [f"{name}-{number}" for number in range(len(copies))]
+    names = [name] if len(copies) == 1 else [f"{name}-{at}" for at in range(len(copies))]
     tasks = [session.spawn(copy, name=each, weight=copy.weight) for copy, each in zip(copies, names, strict=True)]
     for task in tasks:
         task.join()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ..dashboard import LivePage
     from ..telemetry import SessionSpans
-    from ..trace import Trace
+    from ..trace import Trace, played_jobs
     from .arrays import Run
 
 Dispatch = Literal["parallel", "sequential"]
@@ -99,6 +99,7 @@ class Session:
         self._tasks: list[Task[Any]] = []
         self._spawned = 0
         self.closed = False
+        self.played: list[played_jobs.PlayedJobs] = []  # workloads of jobs
         self._page: LivePage | None = None
         self.spans: SessionSpans | None = None  # of OpenTelemetry, if the process uses it when the first client comes
         ambient.made(self)
@@ -306,6 +307,7 @@ class Session:
         if not self.closed:
             self._settle()
         found: Trace = self.driver.trace()
+        found.played = self.played[:]
         if self.spans is not None and not self.closed:
             self.spans.gangs_from(found)
         return found

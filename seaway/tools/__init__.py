@@ -1,3 +1,3 @@
-"""Tools built on sessions and recorded runs: `parity/`, `whatif/` and `calibrating/`, with one command each."""
+"""Tools built on sessions and recorded runs: `parity/`, `whatif/`, `calibrating/`, `sweeping/`, with a command each."""
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     run/trace.json  clients.parquet  runs.parquet  gangs.parquet  transfers.parquet  memory.parquet
         reservations.parquet  arrivals.parquet  places.parquet  words.parquet
-        hosts.parquet (of a real run whose hosts were asked)
+        hosts.parquet (of a real run whose hosts were asked)  jobs.parquet (if jobs were played)
 
 Columns are core's own integers, so nothing is lost and any tool can read them. All files are written aside and then
 renamed, `trace.json` last; so a folder without it is not a complete trace, and a save that fails leaves the older trace
@@ -20,7 +20,7 @@ from hashlib import blake2b
 from math import prod
 from operator import mod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -36,23 +36,23 @@ from ..errors import NotATrace
 from ..file_reading import MOST, parquet_table, plain_bytes
 from ..machines import TraceIsland, TraceMachines
 from .hosts import HostRows
+from .played_jobs import FAR, PlayedJob, PlayedJobs, Time
 
 FORMAT, VERSION = "seaway-trace", 1
-HEAD, TOLD = "trace.json", "hosts.parquet"
+HEAD, EXTRA = "trace.json", ("hosts.parquet", "jobs.parquet")
 ASIDE = ".new"  # a folder in the trace's, for files that are not complete
 TRIES, PAUSE = 10, 0.02  # how often a trace is read that others replace meanwhile, and seconds between
 Column = npt.NDArray[np.integer]
 MOST_DEVICES = 1 << 22  # of all islands: numbers of devices become arrays
-FAR = 1 << 62  # beyond this, differences of times do not fit into 64 bits
-Time = Annotated[int, msgspec.Meta(gt=-FAR, lt=FAR)]
 NONE, REPLACED = (0, 0), (0, 1)  # which save wrote a trace: there is none; it is being replaced
-Loaded = tuple[core_trace.Trace, TraceMachines | None, int, HostRows | None]
+Loaded = tuple[core_trace.Trace, TraceMachines | None, int, HostRows | None, list[PlayedJobs]]
 # VERSION covers the packing of arrivals too (core.record.tables.Lists): if that changes, so must VERSION.
 
 
 def save(
-    trace: core_trace.Trace, machines: TraceMachines | None, folder: Path, origin: int = 0, told: HostRows | None = None
-) -> Path:
+    trace: core_trace.Trace, machines: TraceMachines | None, folder: Path, origin: int = 0,
+    told: HostRows | None = None, played: Sequence[PlayedJobs] = (),
+) -> Path:  # fmt: skip
     """Write the trace to a folder. An older trace there is replaced; a folder with anything else is refused."""
     if folder.exists() and (not folder.is_dir() or not _is_ours(folder)):
         raise FileExistsError(f"{folder} is there already and is no trace; choose another name, or remove it")
@@ -60,8 +60,8 @@ def save(
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     try:
-        _write_all(trace, machines, aside, origin, told)
-        for name in (HEAD, TOLD):  # the folder is not a trace while its files are renamed
+        _write_all(trace, machines, aside, origin, told, played)
+        for name in (HEAD, *EXTRA):  # the folder is not a trace while its files are renamed
             (folder / name).unlink(missing_ok=True)
         for path in sorted(aside.iterdir(), key=lambda each: each.name == HEAD):
             path.replace(folder / path.name)
@@ -76,14 +76,17 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _write_all(
-    trace: core_trace.Trace, machines: TraceMachines | None, folder: Path, origin: int, told: HostRows | None
-) -> None:
+    trace: core_trace.Trace, machines: TraceMachines | None, folder: Path, origin: int, told: HostRows | None,
+    played: Sequence[PlayedJobs],
+) -> None:  # fmt: skip
     for name, table in trace.columns().items():
         _write(folder, name, {each: pa.array(np.frombuffer(c, dtype=c.typecode)) for each, c in table.items()})
     _write(folder, "words", {"word": pa.array(trace.strings.words, pa.string())})
     _write(folder, "places", _of_places(trace))
     if told is not None:
         _write(folder, "hosts", {name: pa.array(column) for name, column in told._asdict().items()})
+    if jobs := any(each.jobs for each in played):
+        _write(folder, "jobs", _of_jobs(played))
     head = {
         "format": FORMAT,
         "version": VERSION,
@@ -91,6 +94,7 @@ def _write_all(
         "since": trace.since,
         "origin": origin,
         "hosts": told is not None,
+        "jobs": jobs,
         "islands": None if machines is None else [msgspec.structs.asdict(each) for each in machines.islands],
     }
     (folder / HEAD).write_text(json.dumps(head, indent=1) + "\n", encoding="utf-8")
@@ -157,6 +161,7 @@ class _Head(msgspec.Struct):
     since: Time = 0
     origin: Time = 0
     hosts: bool = False
+    jobs: bool = False
     sums: dict[str, str] = {}
     sum: str = ""
 
@@ -195,7 +200,30 @@ def _load(folder: Path) -> Loaded:
     if head.hosts:
         table = _read(folder, "hosts", head, set(HostRows._fields))
         told = HostRows(*(_numbers(folder, "hosts", table, name, "q") for name in HostRows._fields))
-    return found, known, head.origin, told
+    return found, known, head.origin, told, _jobs(folder, head) if head.jobs else []
+
+
+def _of_jobs(played: Sequence[PlayedJobs]) -> dict[str, Any]:
+    """A job's calls are two lists: their numbers, and whether they count."""
+    jobs = [(number, each.begin, job) for number, each in enumerate(played) for job in each.jobs]
+    rows = [{"workload": number, "begin": begin, **msgspec.structs.asdict(job), "calls": list(job.calls),
+             "counts": list(job.calls.values())} for number, begin, job in jobs]  # fmt: skip
+    table = pa.Table.from_pylist(rows)
+    return dict(zip(table.column_names, table.columns, strict=True))
+
+
+def _jobs(folder: Path, head: _Head) -> list[PlayedJobs]:
+    table = _read(folder, "jobs", head, {"workload", "begin", "counts", *PlayedJob.__struct_fields__})
+    found: dict[int, PlayedJobs] = {}
+    with _damage(folder, "jobs.parquet: "):
+        for row in table.to_pylist():
+            calls = msgspec.convert((row["calls"], row["counts"]), tuple[list[int], list[bool]])
+            workload, begin = msgspec.convert((row["workload"], row["begin"]), tuple[int, Time])
+            job = msgspec.convert({**row, "calls": dict(zip(*calls, strict=True))}, PlayedJob)
+            found.setdefault(workload, PlayedJobs(begin, [])).jobs.append(job)
+        if any([job.number for job in each.jobs] != [*range(len(each.jobs))] for each in found.values()):
+            raise Senseless("its jobs are not numbered")
+    return list(found.values())
 
 
 @contextmanager

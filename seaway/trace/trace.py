@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from ..dashboard import TracePage
     from .keys import ColorBy
+    from .played_jobs import PlayedJobs
 
 Devices = Iterable[int] | int | None
 
@@ -57,6 +58,7 @@ class Trace:
         real = setup is not None and not hasattr(setup, "cluster")
         self._origin = origin if origin is not None or real else 0
         self._told = told
+        self.played: list[PlayedJobs] = []  # workloads of jobs
         self._facts: Facts | None = None
         self._columns: dict[str, dict[str, Any]] = {}
 
@@ -148,6 +150,12 @@ class Trace:
     def reservations(self, window: Window = None) -> pd.DataFrame:
         """One row a reservation: devices that a policy kept free, from when until when, and for which client."""
         return frames.reservations(self.facts(), self._window(window))
+
+    def jobs(self) -> pd.DataFrame:
+        """One row a job of the workloads that were played (`sw.workload.Jobs.play`), as their reports have it."""
+        from . import played_jobs
+
+        return played_jobs.table(self)
 
     # --- extent ---------------------------------------------------------------------------------------------
 
@@ -273,15 +281,15 @@ class Trace:
         """Write the whole trace to a folder of Parquet files, for `Trace.load`."""
         from . import storage
 
-        return storage.save(self.core, self._setup, Path(folder), self.origin, self._told)
+        return storage.save(self.core, self._setup, Path(folder), self.origin, self._told, self.played)
 
     @classmethod
     def load(cls, folder: str | Path) -> Trace:
         from . import storage
 
-        core, known, origin, told = storage.load(Path(folder))
+        core, known, origin, told, played = storage.load(Path(folder))
         trace = cls(core, origin=origin, told=told)
-        trace._setup = known
+        trace._setup, trace.played = known, played
         return trace
 
     # --- inside ---------------------------------------------------------------------------------------------

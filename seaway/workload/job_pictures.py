@@ -1,16 +1,17 @@
-"""Pictures of jobs: after how long they were over, what was in use when, and where on the torus.
+"""Pictures of jobs: after how long they were over, what was in use, when each waited and ran, and where on the torus.
 
 Neighbours: `job_report` has the numbers; `seaway.trace.style` has the look of all figures. The functions that matter:
-`jobs_picture`, `torus_picture`.
+`jobs_picture`, `gantt_picture`, `torus_picture`.
 """
 
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
@@ -32,7 +33,7 @@ MOST_WIDE = 4  # planes of a torus that are drawn side by side
 
 def jobs_picture(report: JobReport) -> Figure:
     table, users = report.frame(), keys.keyed(report.facts, "client")
-    colors = {name: color for name, color in zip(users.names, users.colors, strict=True) if name in set(table["user"])}
+    colors = _colors(table, users)
     with style.applied():
         figure = style.Picture("page", 4.6)
         parts = figure.subplot_mosaic([["over", "waited"], ["use", "use"]])
@@ -42,12 +43,54 @@ def jobs_picture(report: JobReport) -> Figure:
         charts.bands(parts["use"], report.facts, users, _edges(report), whole=True)
         parts["use"].set_ylabel(f"of {report.devices:,} devices")
         parts["use"].set_title("In use")
-        own = [(name, color) for name, color in colors.items() if color != style.OTHER]
-        others = len(colors) - len(own)
-        rows = style.rows_of_key(parts["over"], own + [(plural(others, "other"), style.OTHER)] * bool(others))
+        rows = _key(parts["over"], colors)
         for name, title in (("over", f"{len(table):,} jobs: when they were over"), ("waited", "How long they waited")):
             style.title_above(parts[name], title, rows)
     return figure
+
+
+def _colors(table: pd.DataFrame, users: keys.Keys) -> dict[str, str]:
+    """Those without a colour of their own come last."""
+    found = [pair for pair in zip(users.names, users.colors, strict=True) if pair[0] in set(table["user"])]
+    return dict(sorted(found, key=lambda pair: pair[1] == style.OTHER))
+
+
+def _key(axes: Axes, colors: dict[str, str]) -> int:
+    own = [(name, color) for name, color in colors.items() if color != style.OTHER]
+    others = len(colors) - len(own)
+    return style.rows_of_key(axes, own + [(plural(others, "other"), style.OTHER)] * bool(others))
+
+
+def gantt_picture(report: JobReport) -> Figure:
+    table, gangs = report.frame(), report.gangs
+    colors = _colors(table, keys.keyed(report.facts, "client"))
+    order = table.assign(rank=table["user"].map(list(colors).index)).sort_values(["rank", "arrived_s"]).index
+    row = np.empty(len(table), dtype=np.int64)
+    row[order] = np.arange(len(table))
+    began = table["started_s"].fillna(table["ended_s"])
+    after = (gangs["started_us"] - gangs.groupby("job")["started_us"].transform("min")) / 1e6
+    left = gangs["job"].map(began) + after
+    whole = 1e9 * max(float(table["ended_s"].max()), 1e-9) if len(table) else 1.0
+    with style.applied():
+        figure = style.Picture("page", min(1.2 + 0.13 * len(table), 5.5))
+        axes = figure.subplots()
+        scale = style.time_axis(axes, 0, round(whole)) / 1e9
+        for user, color in colors.items():
+            jobs, runs = table["user"] == user, gangs["client"] == user
+            waits = row[jobs], table["arrived_s"][jobs] / scale, table["ended_s"][jobs] / scale
+            axes.add_collection(_bars(*waits, facecolor=style.pale(color, 0.3)))
+            ends = (left + gangs["duration_us"] / 1e6)[runs] / scale
+            axes.add_collection(_bars(row[gangs["job"][runs]], left[runs] / scale, ends, facecolor=color))
+        axes.set_ylim(max(1, len(table)) - 0.5, -0.5)
+        axes.set_yticks([])
+        axes.set_ylabel(f"{len(table):,} jobs")
+        style.title_above(axes, "Jobs by user, in the order of arrival: pale while they wait", _key(axes, colors))
+    return figure
+
+
+def _bars(rows: times.Ints, left: pd.Series[float], right: pd.Series[float], **look: Any) -> PolyCollection:
+    x, y = np.stack([left, left, right, right]), rows + np.array([[-0.42], [0.42], [0.42], [-0.42]])
+    return PolyCollection(list(np.stack([x, y], axis=2).swapaxes(0, 1)), edgecolor="face", linewidth=0.3, **look)
 
 
 def _edges(report: JobReport) -> times.Ints:

@@ -27,8 +27,9 @@ from ..errors import NotNow, RunError
 from ..sessions import Run, Session, ambient
 from ..specs import ElasticSlice, Slice, elastic_of
 from ..specs import slice as slice_of
-from ..units import Nanoseconds, Time
-from .job_report import JobReport, PlayedJob
+from ..trace import played_jobs
+from ..units import Nanoseconds, Time, duration
+from .job_report import JobReport
 from .jobs import Job, Jobs
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from ..sessions import Caller
 
+PlayedJob = played_jobs.PlayedJob
 Times = Time | Mapping[str, Time]  # of a step; by kind of device
 ZERO = np.float32(0)
 AHEAD = 2  # gangs that a job has called and that have not ended: devices do not wait for the next one
@@ -53,6 +55,7 @@ class CalledGang(msgspec.Struct, eq=False):
 class JobProgress(msgspec.Struct, eq=False):
     """A job that is being played."""
 
+    job: Job
     home: Slice
     played: PlayedJob
     left: int  # steps that have not been called
@@ -73,7 +76,9 @@ def play(jobs: Jobs, weights: Mapping[str, int], session: Session | None) -> Job
         caller = where.client(user, weights.get(user, 1))
         tasks.append(where.task_of(caller, UserJobs(where, caller, mine, begin).play))
     played = [each for task in tasks for each in task.result()]
-    return JobReport(sorted(played, key=lambda each: each.number), begin, where)
+    found = played_jobs.PlayedJobs(begin, sorted(played, key=lambda each: each.number))
+    where.played.append(found)
+    return JobReport(found, where.trace)
 
 
 class UserJobs:
@@ -106,13 +111,20 @@ class UserJobs:
 
     def _start(self, number: int, job: Job) -> None:
         home = slice_of(job.devices, **_asks(number, job))
-        played = PlayedJob(job, number, self._begin + job.at, self._session.driver.now())
+        played = self._arrives(number, job)
+        played.called = self._session.driver.now()
         self._under_way += 1
-        self._call(JobProgress(home, played, job.steps))
+        self._call(JobProgress(job, home, played, job.steps))
+
+    def _arrives(self, number: int, job: Job) -> PlayedJob:
+        return PlayedJob(
+            user=job.user, name=job.name, devices=job.devices, needs=min(map(job.lasts, job.step_time())),
+            deadline=duration(job.deadline), number=number, arrived=self._begin + job.at,
+        )  # fmt: skip
 
     def _call(self, progress: JobProgress) -> None:
         """Call for the next steps, as many as are called ahead."""
-        job = progress.played.job
+        job = progress.job
         while progress.left and len(progress.called) < AHEAD:
             steps = min(progress.left, job.checkpoint or progress.left)
             progress.left -= steps
@@ -152,8 +164,8 @@ class UserJobs:
                 return
         if progress.again and progress.called:
             return
-        if progress.again and played.job.restart:
-            restart = self._submit(progress, f"{played.job.name} restarts", played.job.restart)
+        if progress.again and progress.job.restart:
+            restart = self._submit(progress, f"{played.name} restarts", progress.job.restart)
             played.calls[restart.call] = False
         progress.again = False
         if progress.left:
@@ -174,12 +186,12 @@ class UserJobs:
     def _play_elastic(self, number: int, job: Job) -> PlayedJob:
         """It makes its steps on the slice that it has been given, until it is given another one."""
         home = elastic_of(tuple(sorted({job.devices, *job.sizes})), **_asks(number, job))
-        played, left, devices = PlayedJob(job, number, self._begin + job.at), job.steps, 0
+        played, left, devices = self._arrives(number, job), job.steps, 0
         try:
             for part in self._session.resizes(home):
                 played.resizes += devices not in (0, part.devices)
                 devices = part.devices
-                left = self._steps_on(part, home, played, left)
+                left = self._steps_on(part, home, job, played, left)
                 if not left:
                     break
         except NotNow as error:  # there are not so many devices
@@ -188,9 +200,9 @@ class UserJobs:
         played.ended = self._session.driver.now()
         return played
 
-    def _steps_on(self, part: Slice, home: ElasticSlice, played: PlayedJob, left: int) -> int:
+    def _steps_on(self, part: Slice, home: ElasticSlice, job: Job, played: PlayedJob, left: int) -> int:
         """Until the job is over, or is to go on elsewhere. Returns how many steps are left."""
-        job, tries, again = played.job, 0, bool(played.calls)
+        tries, again = 0, bool(played.calls)
         played.called = played.called if again else self._session.driver.now()
         while left:
             before, steps = len(played.calls), min(left, job.checkpoint or left)

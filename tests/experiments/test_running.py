@@ -1,15 +1,21 @@
 """From options to files: tidy data in two forms, a figure in two, findings; the same bytes each time."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from experiments.framework import BadOption, catalogue, run, sweeping
+from experiments.framework import BadOption, catalogue, run
 from experiments.framework.commands import main
+from seaway.tools import sweeping
+from seaway.tools.sweeping import gathering
 
 from .measures import toy
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +23,8 @@ def with_toy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "experiments.toy", toy())
     monkeypatch.setitem(catalogue.EXPERIMENTS, "toy", "doubles hosts")
     monkeypatch.setattr(catalogue, "names", lambda: ["toy"])
-    monkeypatch.setattr(sweeping, "cores", lambda: 1)  # other processes do not know it
+    for module in (sweeping, gathering):
+        monkeypatch.setattr(module, "cores", lambda: 1)  # other processes do not know it
 
 
 def test_a_table_is_tidy() -> None:
@@ -56,6 +63,18 @@ def test_the_files_have_the_same_bytes_each_time(tmp_path: Path) -> None:
 def test_an_unknown_experiment_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(BadOption, match="no experiment 'toi'; did you mean toy"):
         run("toi")
+
+
+def test_an_experiment_runs_in_processes_from_standard_input(tmp_path: Path) -> None:
+    """Its processes do not run the user's main file: standard input can be read only once."""
+    text = """
+from experiments.framework import run
+result = run("fig5", system="jax", mode="opbyop", hosts=[2, 8], jobs=2)
+print(list(result.frame["hosts"]), result.failed)
+"""
+    done = subprocess.run([sys.executable, "-"], input=text, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+                          capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+    assert done.stdout == "[2, 8] []\n", done.stderr
 
 
 # --- the command line -------------------------------------------------------------------------------------

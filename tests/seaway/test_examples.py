@@ -141,3 +141,11 @@ def test_requests_are_served_better_where_they_join_batches(capsys: pytest.Captu
     rows = re.findall(r"^20:20 +(\w+) .* ([\d.]+) +(\d+) +(\d+)%$", capsys.readouterr().out, re.MULTILINE)
     assert [row[0] for row in rows] == ["Continuous", "Static"]
     assert float(rows[0][3]) == 100 > float(rows[1][3])
+
+
+def test_a_days_jobs_are_swept_by_the_same_file(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sweep", str(EXAMPLES / "jobs.py"), "--cluster", "A", "--policy", "in_turn", "--jobs", "1"]
+    assert main([*words, "--seeds", "1,", "--set", "load=0.2,1", "--show", "count"]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[2:]] == [
+        ["0.2", "in_turn", "1", "30"], ["1.0", "in_turn", "1", "118"]
+    ]  # fmt: skip

@@ -5,7 +5,9 @@ Neighbours: `placement`, which is handed it; the controller's `placements`, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Literal, Protocol
 
 import msgspec
@@ -45,6 +47,8 @@ class SliceActions(Protocol):
     def waiting(self) -> list[SliceUse]: ...
     def running(self) -> list[SliceUse]: ...
     def suits(self, use: SliceUse) -> list[int]: ...
+    def transfers(self) -> Mapping[tuple[str, str], int]: ...
+    def fits(self, use: SliceUse, island: int, gone: Sequence[SliceUse]) -> bool: ...
     def start(self, use: SliceUse, island: int, devices: Sequence[int], layout: str) -> bool: ...
     def keep(self, use: SliceUse, island: int) -> bool: ...
     def suspend(self, use: SliceUse) -> bool: ...
@@ -82,30 +86,38 @@ class ClusterView:
         """Those that have devices, and were told to leave them."""
         return [use for use in self._actions.running() if use.state == "leaving"]
 
+    @property
+    def transfers(self) -> Mapping[tuple[str, str], int]:
+        """By the names of two islands: bytes that programs send from the first to the second, and that have not all
+        come. What is ordered counts from then on, though it may still wait for what makes it."""
+        return self._actions.transfers()
+
     def suits(self, use: SliceUse) -> list[IslandUse]:
         """The islands that have the name and the kind that the slice asks for."""
         islands = self.islands
         return [islands[index] for index in self._actions.suits(use)]
 
     def free_at(self, use: SliceUse, island: IslandUse) -> tuple[int, int]:
-        """When as many devices of this island as the slice wants should be free, if nothing else starts, and how many
-        more. Ends are expected, and any devices will do: on a torus it may take longer. (NEVER, 0): nobody knows."""
-        free, at = island.free, self.now
-        if free >= use.devices:
-            return at, free - use.devices
-        index = island.island.index
-        here = [(each.ends(at), each.devices) for each in self.running if each.at and each.at.index == index]
-        for end, devices in sorted(here):
-            free, at = free + devices, end
-            if at == NEVER:
-                break
-            if free >= use.devices:
-                return at, free - use.devices
-        return NEVER, 0
+        """When this island should have room for a slice that waits, if nothing else starts, and how many devices more
+        will be free then. On a torus, one that has a mesh needs a block there. Ends are expected ones. (NEVER, 0):
+        nobody knows."""
+        index, fits = island.island.index, self._actions.fits
+        if island.free >= use.devices and fits(use, index, ()):
+            return self.now, island.free - use.devices
+        here = sorted((each.ends(self.now), each.devices, each.number, each)
+                      for each in self.running if each.at and each.at.index == index)  # fmt: skip
+        free = [*accumulate((each[1] for each in here), initial=island.free)]
+        gone = [each[3] for each in here]
+        count = bisect_left(free, use.devices)
+        count = bisect_left(range(len(free)), True, count, key=lambda count: fits(use, index, gone[:count]))
+        if count == len(free) or here[count - 1][0] == NEVER:
+            return NEVER, 0
+        return here[count - 1][0], free[count] - use.devices
 
     def together(self, uses: Iterable[SliceUse]) -> dict[int, IslandUse]:
         """Which of these slices have room at one time, each alone on its devices, if all others leave: the first ones
-        first. By their numbers, where: one that runs stays on its island. Any devices will do, as for `free_at`."""
+        first. By their numbers, where: one that runs stays on its island. Any devices will do: a torus may have less
+        room."""
         islands = self.islands
         room = [island.free for island in islands]
         for index in range(len(islands)):

@@ -8,7 +8,7 @@ import pytest
 
 from core.model.program import Program, SliceSpec
 from core.model.topology import Cluster, Island
-from core.schedule.policy import BestKind, ClusterView, FirstFit, InTurn, Placement, SliceUse, Spread, Stride
+from core.schedule.policy import NEVER, BestKind, ClusterView, FirstFit, InTurn, Placement, SliceUse, Spread, Stride
 from tests.core.views.rig import ROWS, Arrays, program
 from tests.world.script import RunHandle
 from tests.world.test_world import drain as drained
@@ -224,6 +224,55 @@ def test_it_sees_who_waits_and_who_runs_since_when_and_for_how_long() -> None:
     (island,) = policy.seen.islands
     assert (island.name, island.free, list(island.free_devices)) == ("i", 2, [2, 3])
     assert policy.seen.free_at(b, island) == (a.ends(policy.seen.now), 0)
+    drain(made)
+
+
+ROWS_OF_A_TORUS = Island(name="i", hosts=4, devices_per_host=4, torus=(4, 4), wraps=(False, False))
+
+
+@pytest.mark.parametrize(("mesh", "after"), [((), "c"), ((2, 4), "b")], ids=["any devices", "a block"])
+def test_a_block_of_a_torus_is_free_when_devices_beside_each_other_are(mesh: tuple[int, ...], after: str) -> None:
+    """Rows 0 and 2 are free before row 1 is, and half of the devices then; but no two rows that are neighbours."""
+    policy = Watching()
+    made = begun(lambda: policy, ROWS_OF_A_TORUS)
+    rows = {name: Client(made, name, 4, mesh=(1, 4), expected=(("", needs * S),))
+            for name, needs in (("a", 100), ("b", 300), ("c", 200), ("d", 400))}  # fmt: skip
+    for row in rows.values():
+        row.ran()
+    assert [policy.uses[name].where for name in rows] == [((0, 4),), ((4, 8),), ((8, 12),), ((12, 16),)]
+    wide = Client(made, "wide", 8, mesh=mesh)
+    run = wide.calls()
+    settled(made)
+    (island,) = policy.seen.islands
+    at, more = policy.seen.free_at(policy.uses["wide"], island)
+    assert at == policy.uses[after].ends(policy.seen.now)
+    assert more == {"c": 0, "b": 4}[after]
+    for name in ("a", "c", "b"):
+        assert not run.ended
+        rows[name].releases()
+        settled(made)
+        if name == after:
+            break
+    assert run.good
+    drain(made)
+
+
+def test_what_is_kept_is_not_free_at_any_time() -> None:
+    class Keeping(Watching):
+        def decide(self, cluster: ClusterView) -> None:
+            super().decide(cluster)
+            if cluster.waiting:
+                self.kept = cluster.keep(cluster.waiting[0])
+                self.next = cluster.free_at(cluster.waiting[-1], cluster.islands[0])
+
+    policy = Keeping()
+    made = begun(lambda: policy, ROWS_OF_A_TORUS)
+    Client(made, "a", 8, mesh=(2, 4), expected=(("", 100 * S),)).ran()
+    Client(made, "b", 16, mesh=(4, 4)).calls()
+    Client(made, "c", 8, mesh=(2, 4)).calls()
+    settled(made)
+    assert policy.kept
+    assert policy.next == (NEVER, 0), "all of it is kept"
     drain(made)
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib import image
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pandas.testing import assert_frame_equal
 
 import seaway as sw
-from seaway.trace import style
+from seaway.trace import storage, style
 from seaway.workload import Job, JobReport, Jobs
 
 # On eight devices: ann's job has them all for 100 s, and bob's two have half of them each, then.
@@ -90,6 +93,42 @@ def test_jobs_of_other_clients_in_the_session_are_not_in_the_report() -> None:
         assert rounded(report.summary()["busy"]) == [1]
 
 
+def test_the_trace_has_the_same_table_and_keeps_it_in_its_files(tmp_path: Path) -> None:
+    crash = [sw.fault("50s", "crash_host", 0)]
+    with sw.simulate(EIGHT, profile="ideal", policy="in_turn", hosts=2, devices_per_host=4, faults=crash) as s:
+        assert s.trace.jobs().empty
+        first, second = JOBS.play(), JOBS[1:].play()
+    table = s.trace.jobs()
+    assert table["losses"].sum() >= 1
+    assert_frame_equal(table, pd.concat([first.frame(), second.frame()], ignore_index=True))
+    again = sw.trace.Trace.load(s.trace.save(tmp_path / "run"))
+    assert_frame_equal(again.jobs(), table)
+    assert JobReport(again.played[1], again).summary().equals(second.summary())
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("calls", None), ("needs", 0), ("user", b"x"), ("number", 7), ("begin", None), ("counts", [])]
+)
+def test_a_damaged_table_of_jobs_is_an_error_that_names_it(tmp_path: Path, column: str, value: Any) -> None:
+    with sw.simulate(EIGHT, profile="ideal", policy="in_turn") as s:
+        JOBS[:1].play()
+    folder = s.trace.save(tmp_path / "run")
+    table = pd.read_parquet(folder / "jobs.parquet")
+    table[column] = pd.Series([value], dtype=object if value is None else None)
+    table.to_parquet(folder / "jobs.parquet")
+    storage.sign(folder)
+    with pytest.raises(sw.errors.NotATrace, match=r"run is damaged: jobs\.parquet: "):
+        sw.trace.Trace.load(folder)
+
+
+def test_a_trace_without_jobs_replaces_one_with_jobs(tmp_path: Path) -> None:
+    for jobs in (JOBS[:1], Jobs([])):
+        with sw.simulate(EIGHT, profile="ideal", policy="in_turn") as s:
+            jobs.play()
+        s.trace.save(tmp_path / "run")
+    assert sw.trace.Trace.load(tmp_path / "run").jobs().empty
+
+
 # --- pictures ---------------------------------------------------------------------------------------------------
 
 
@@ -115,6 +154,29 @@ def test_the_picture_shows_how_long_jobs_of_each_user_took_and_waited_and_what_w
     assert used.get_ylabel() == "of 8 devices"
     assert used.get_xlim() == pytest.approx((0, 130), abs=1e-6)
     assert np.ptp(shown(figure)) > 0.8
+
+
+def test_the_gantt_chart_has_a_row_a_job_where_it_waits_and_runs() -> None:
+    figure = played(JOBS[:3]).plot_gantt()
+    bars: dict[bool, list[Any]] = {True: [], False: []}  # by whether they are pale
+    for number, part in enumerate(figure.axes[0].collections):
+        for path in part.get_paths():
+            x, y = np.asarray(path.vertices)[:4].T
+            bars[number % 2 == 0].append((round(y.mean()), *rounded([x.min(), x.max()])))
+    assert bars[True] == [(0, 0, 100), (1, 10, 110), (2, 20, 130)]
+    assert bars[False] == [(0, 0, 100), (1, 100, 110), (2, 100, 130)]
+    assert np.ptp(shown(figure)) > 0.8
+    assert np.ptp(shown(played(Jobs([])).plot_gantt())) > 0.8
+
+
+def test_the_gantt_chart_shows_when_devices_were_taken_and_groups_jobs_by_user() -> None:
+    jobs = Jobs([Job(at=f"{at}s", user="ab"[at % 2], devices=8, step="1s", steps=5) for at in range(4)])
+    rows = [np.asarray(path.vertices)[:4, 1].mean() for part in played(jobs).plot_gantt().axes[0].collections[::2]
+            for path in part.get_paths()]  # fmt: skip
+    assert rounded(rows) == [0, 1, 2, 3]
+    crash = [sw.fault("50s", "crash_host", 0)]
+    lost = played(Jobs([Job(at=0, devices=4, step="1s", steps=100)]), hosts=2, devices_per_host=4, faults=crash)
+    assert len(lost.plot_gantt().axes[0].collections[1].get_paths()) == 2, "it begins anew elsewhere"
 
 
 def test_long_workloads_are_drawn_in_hours() -> None:

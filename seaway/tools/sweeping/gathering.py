@@ -1,6 +1,6 @@
-"""Measures many configurations in parallel: `gather(points)` gives a row for each.
+"""Measures many points in parallel: `gather(points, measure)` gives a row for each.
 
-Rows are in the order of the points, however the work is distributed, so the same points give the same bytes. After
+Rows are by the order of the points, however the work is distributed, so the same points give the same bytes. After
 Ctrl-C, finished rows are kept, and a message says so.
 """
 
@@ -10,7 +10,8 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,10 +20,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from . import catalogue
-from .options import Point
-
+Point = dict[str, Any]  # one configuration: an option's name, and one value of it
 Row = dict[str, Any]
+Measure = Callable[[Point], Row]  # of the top level of a module, for it is sent to other processes
+Outcome = tuple[Row | None, str]  # its row, or why it has none
 QUIET = 2.0  # seconds before a progress bar is shown
 
 
@@ -37,21 +38,33 @@ class Gathered:
 
 
 def gather(
-    points: Sequence[Point], executor: Executor | None = None, *, jobs: int | None = None, title: str = ""
-) -> Gathered:
-    """Measure all points, each as the experiment does that it names. `executor`: one of `concurrent.futures`; None: one
-    process a CPU core, or `jobs` of them (1: this process). `title`: the progress bar's; "" for no bar."""
+    points: Sequence[Point], measure: Measure, executor: Executor | None = None, *, jobs: int | None = None,
+    title: str = "", keep: Callable[[int, Row], None] = lambda at, row: None,
+) -> Gathered:  # fmt: skip
+    """Measure all points. `executor`: one of `concurrent.futures`; None: one process a CPU core, or `jobs` of them (1:
+    this process). `title`: the progress bar's; "" for no bar. `keep` is handed each row as soon as it is there."""
     found = Gathered(len(points))
     jobs = min(len(points), jobs or cores())
     with tqdm(total=len(points), desc=title, delay=QUIET, disable=not (title and _seen()), unit="point") as bar:
+
+        def ended(at: int, outcome: Outcome) -> None:
+            row, why = outcome
+            if row is None:
+                found.failed[at] = why
+            else:
+                found.rows[at] = row
+                keep(at, row)
+            bar.update()
+
         try:
             if executor is not None:
-                _spread(points, executor, found, bar)
+                _spread(points, measure, executor, ended)
             elif jobs > 1:
                 with processes(jobs) as pool:
-                    _spread(points, pool, found, bar)
+                    _spread(points, measure, pool, ended)
             else:
-                _one_by_one(points, found, bar)
+                for at, point in enumerate(points):
+                    ended(at, _outcome(measure, point))
         except KeyboardInterrupt:
             found.stopped = True
     if found.stopped:
@@ -59,35 +72,31 @@ def gather(
     return found
 
 
-def measured(point: Point) -> Row:
-    """Measure one point, in whichever process the executor chose. Returns the point and its results as one row."""
-    experiment = catalogue.load(point["experiment"])
-    return {**point, **experiment.measure({name: point[name] for name in point if name != "experiment"})}
+def _outcome(measure: Measure, point: Point) -> Outcome:
+    """Measure one point, in whichever process the executor chose. What it raises becomes a text there: not every
+    exception can be sent."""
+    try:
+        return measure(point), ""
+    except (Exception, SystemExit) as error:
+        return None, _said(error)
 
 
-def _one_by_one(points: Sequence[Point], found: Gathered, bar: Any) -> None:
-    for at, point in enumerate(points):
-        try:
-            found.rows[at] = measured(point)
-        except Exception as error:
-            found.failed[at] = f"{type(error).__name__}: {error}"
-        bar.update()
+def _said(error: BaseException) -> str:
+    return ", ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
 
 
-def _spread(points: Sequence[Point], executor: Executor, found: Gathered, bar: Any) -> None:
-    futures: dict[Future[Row], int] = {}
+def _spread(
+    points: Sequence[Point], measure: Measure, executor: Executor, ended: Callable[[int, Outcome], None]
+) -> None:
+    futures: dict[Future[Outcome], int] = {}
     try:
         with _unseen_main():
             for at, point in enumerate(points):
                 with _sheltered():  # this may start a process
-                    futures[executor.submit(measured, point)] = at
+                    futures[executor.submit(_outcome, measure, point)] = at
         for future in as_completed(futures):
-            at, error = futures[future], future.exception()
-            if error is None:
-                found.rows[at] = future.result()
-            else:
-                found.failed[at] = f"{type(error).__name__}: {error}"
-            bar.update()
+            error = future.exception()  # its process has ended, or its row cannot be sent
+            ended(futures[future], (None, _said(error)) if error else future.result())
     except BaseException:
         for future in futures:
             future.cancel()
@@ -136,10 +145,10 @@ def _sheltered() -> Iterator[None]:
 def processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of spawned processes. Unlike forked ones they are safe beside threads, and the same on every platform.
 
-    They ignore Ctrl-C; this process then ends them.
+    They ignore Ctrl-C; this process then ends them. If it is killed, they end by themselves.
     """
     before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_deaf)
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_begin)
     try:
         yield pool
     except BaseException:
@@ -151,5 +160,13 @@ def processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
     pool.shutdown()
 
 
-def _deaf() -> None:
+def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -3,43 +3,60 @@ user stops it."""
 
 import contextlib
 import multiprocessing
-import os
 import signal
-import subprocess
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from experiments.framework import catalogue, sweeping
-from experiments.framework.sweeping import gather, processes
+from seaway.tools.sweeping import Point, Row, gather, gathering, processes
 
-from .measures import toy
-
-POINTS = [{"experiment": "toy", "hosts": hosts, "seed": 0} for hosts in (12, 13, 14, 15)]
-ROOT = Path(__file__).parents[2]
+POINTS = [{"hosts": hosts} for hosts in (12, 13, 14, 15)]
 
 
-@pytest.fixture(autouse=True)
-def with_toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "experiments.toy", toy())
-    monkeypatch.setitem(catalogue.EXPERIMENTS, "toy", "doubles hosts")
+class TwoArguments(Exception):
+    """Cannot be sent: it is made again from one argument."""
+
+    def __init__(self, what: str, hosts: int) -> None:
+        super().__init__(f"{what} of {hosts} hosts")
+
+
+def doubled(point: Point) -> Row:
+    if point["hosts"] == 13:
+        raise ValueError("thirteen hosts fell over")
+    if point["hosts"] == 16:
+        raise TwoArguments("fall", 16)
+    if point["hosts"] == 17:
+        sys.exit("seventeen")
+    return {"doubled": 2 * point["hosts"]}
 
 
 def test_a_point_that_fails_affects_no_other_point() -> None:
-    found = gather(POINTS, jobs=1)
+    found = gather(POINTS, doubled, jobs=1)
     assert {at: row["doubled"] for at, row in found.rows.items()} == {0: 24, 2: 28, 3: 30}
     assert found.failed == {1: "ValueError: thirteen hosts fell over"}
     assert len(found.rows) < found.total
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_cannot_be_sent_or_leaves_is_a_failure_like_others(jobs: int) -> None:
+    found = gather([{"hosts": 16}, {"hosts": 17}, {"hosts": 18}], doubled, jobs=jobs)
+    assert found.failed == {0: "TwoArguments: fall of 16 hosts", 1: "SystemExit: seventeen"}
+    assert found.rows == {2: {"doubled": 36}}
+
+
+def test_each_row_is_kept_as_soon_as_it_is_there() -> None:
+    kept: dict[int, Row] = {}
+    found = gather(POINTS, doubled, jobs=2, keep=kept.__setitem__)
+    assert kept == found.rows
+
+
 def test_any_standard_executor_gives_the_same_rows() -> None:
     with ThreadPoolExecutor(3) as threads:
-        assert gather(POINTS, threads) == gather(POINTS, jobs=1)
+        assert gather(POINTS, doubled, threads) == gather(POINTS, doubled, jobs=1)
 
 
 class StoppedAfter:
@@ -63,21 +80,18 @@ class StoppedAfter:
 
 def test_points_that_have_not_begun_are_cancelled_in_the_executor() -> None:
     executor: Any = StoppedAfter(1)
-    found = gather(POINTS, executor)
+    found = gather(POINTS, doubled, executor)
     assert found.stopped
     assert all(future.cancelled() for future in executor.waiting)
 
 
-def test_ctrl_c_keeps_the_finished_rows_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def measure(point: dict[str, Any]) -> dict[str, Any]:
+def test_ctrl_c_keeps_the_finished_rows_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    def measure(point: Point) -> Row:
         if point["hosts"] == 14:
             raise KeyboardInterrupt
         return {}
 
-    monkeypatch.setattr(sys.modules["experiments.toy"], "measure", measure)
-    found = gather(POINTS, jobs=1)
+    found = gather(POINTS, measure, jobs=1)
     assert found.stopped
     assert sorted(found.rows) == [0, 1]
     assert "stopped: 2 of 4 points are kept" in capsys.readouterr().err
@@ -97,18 +111,6 @@ def test_processes_ignore_ctrl_c_and_end_with_the_sweep_that_it_stops() -> None:
         time.sleep(0.01)
 
 
-def test_an_experiment_runs_in_processes_from_standard_input(tmp_path: Path) -> None:
-    """Its processes do not run the user's main file: standard input can be read only once."""
-    text = """
-from experiments.framework import run
-result = run("fig5", system="jax", mode="opbyop", hosts=[2, 8], jobs=2)
-print(list(result.frame["hosts"]), result.failed)
-"""
-    done = subprocess.run([sys.executable, "-"], input=text, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
-                          capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
-    assert done.stdout == "[2, 8] []\n", done.stderr
-
-
 class Terminal(StringIO):
     def __init__(self, is_one: bool) -> None:
         super().__init__()
@@ -122,8 +124,8 @@ class Terminal(StringIO):
 def test_progress_is_drawn_only_on_a_terminal(is_one: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     error = Terminal(is_one)
     monkeypatch.setattr(sys, "stderr", error)
-    monkeypatch.setattr(sweeping, "QUIET", 0.0)
+    monkeypatch.setattr(gathering, "QUIET", 0.0)
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
-    gather(POINTS, jobs=1, title="doubles")
+    gather(POINTS, doubled, jobs=1, title="doubles")
     assert ("doubles: " in error.getvalue()) == is_one
     assert bool(error.getvalue()) == is_one

@@ -2,7 +2,7 @@
 
     run/trace.json  clients.parquet  runs.parquet  gangs.parquet  transfers.parquet  memory.parquet
         reservations.parquet  arrivals.parquet  places.parquet  words.parquet
-        hosts.parquet (of a real run whose hosts were asked)
+        hosts.parquet (of a real run whose hosts were asked)  works.parquet (of a simulation)
 
 Columns are core's own integers, so nothing is lost and any tool can read them. All files are written aside and then
 renamed, `trace.json` last; so a folder without it is not a complete trace, and a save that fails leaves the older trace
@@ -36,9 +36,10 @@ from ..errors import NotATrace
 from ..file_reading import MOST, parquet_table, plain_bytes
 from ..machines import TraceIsland, TraceMachines
 from .hosts import HostRows
+from .step_works import NOTHING, GangWorks, StepWork
 
 FORMAT, VERSION = "seaway-trace", 1
-HEAD, TOLD = "trace.json", "hosts.parquet"
+HEAD, TOLD, WORKS = "trace.json", "hosts.parquet", "works.parquet"
 ASIDE = ".new"  # a folder in the trace's, for files that are not complete
 TRIES, PAUSE = 10, 0.02  # how often a trace is read that others replace meanwhile, and seconds between
 Column = npt.NDArray[np.integer]
@@ -46,13 +47,14 @@ MOST_DEVICES = 1 << 22  # of all islands: numbers of devices become arrays
 FAR = 1 << 62  # beyond this, differences of times do not fit into 64 bits
 Time = Annotated[int, msgspec.Meta(gt=-FAR, lt=FAR)]
 NONE, REPLACED = (0, 0), (0, 1)  # which save wrote a trace: there is none; it is being replaced
-Loaded = tuple[core_trace.Trace, TraceMachines | None, int, HostRows | None]
+Loaded = tuple[core_trace.Trace, TraceMachines | None, int, HostRows | None, GangWorks]
 # VERSION covers the packing of arrivals too (core.record.tables.Lists): if that changes, so must VERSION.
 
 
 def save(
-    trace: core_trace.Trace, machines: TraceMachines | None, folder: Path, origin: int = 0, told: HostRows | None = None
-) -> Path:
+    trace: core_trace.Trace, machines: TraceMachines | None, folder: Path, origin: int = 0,
+    told: HostRows | None = None, works: GangWorks = NOTHING,
+) -> Path:  # fmt: skip
     """Write the trace to a folder. An older trace there is replaced; a folder with anything else is refused."""
     if folder.exists() and (not folder.is_dir() or not _is_ours(folder)):
         raise FileExistsError(f"{folder} is there already and is no trace; choose another name, or remove it")
@@ -60,8 +62,8 @@ def save(
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     try:
-        _write_all(trace, machines, aside, origin, told)
-        for name in (HEAD, TOLD):  # the folder is not a trace while its files are renamed
+        _write_all(trace, machines, aside, origin, told, works)
+        for name in (HEAD, TOLD, WORKS):  # the folder is not a trace while its files are renamed
             (folder / name).unlink(missing_ok=True)
         for path in sorted(aside.iterdir(), key=lambda each: each.name == HEAD):
             path.replace(folder / path.name)
@@ -76,14 +78,17 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _write_all(
-    trace: core_trace.Trace, machines: TraceMachines | None, folder: Path, origin: int, told: HostRows | None
-) -> None:
+    trace: core_trace.Trace, machines: TraceMachines | None, folder: Path, origin: int, told: HostRows | None,
+    works: GangWorks,
+) -> None:  # fmt: skip
     for name, table in trace.columns().items():
         _write(folder, name, {each: pa.array(np.frombuffer(c, dtype=c.typecode)) for each, c in table.items()})
     _write(folder, "words", {"word": pa.array(trace.strings.words, pa.string())})
     _write(folder, "places", _of_places(trace))
     if told is not None:
         _write(folder, "hosts", {name: pa.array(column) for name, column in told._asdict().items()})
+    if works.steps:
+        _write(folder, "works", {"seq": pa.array(works.seqs), "work": pa.array(works.works)})
     head = {
         "format": FORMAT,
         "version": VERSION,
@@ -91,6 +96,7 @@ def _write_all(
         "since": trace.since,
         "origin": origin,
         "hosts": told is not None,
+        "works": msgspec.to_builtins(works.steps),
         "islands": None if machines is None else [msgspec.structs.asdict(each) for each in machines.islands],
     }
     (folder / HEAD).write_text(json.dumps(head, indent=1) + "\n", encoding="utf-8")
@@ -114,7 +120,7 @@ def _sum_of(head: dict[str, Any]) -> str:
 
 
 def load(folder: Path) -> Loaded:
-    """(trace, machines if they were known, the recorder's clock at time 0, the hosts' rows)."""
+    """(trace, machines if they were known, the recorder's clock at time 0, the hosts' rows, what gangs did)."""
     for _ in range(TRIES):
         before = _written(folder)
         try:
@@ -157,6 +163,7 @@ class _Head(msgspec.Struct):
     since: Time = 0
     origin: Time = 0
     hosts: bool = False
+    works: list[StepWork] = []
     sums: dict[str, str] = {}
     sum: str = ""
 
@@ -195,7 +202,18 @@ def _load(folder: Path) -> Loaded:
     if head.hosts:
         table = _read(folder, "hosts", head, set(HostRows._fields))
         told = HostRows(*(_numbers(folder, "hosts", table, name, "q") for name in HostRows._fields))
-    return found, known, head.origin, told
+    return found, known, head.origin, told, _works(folder, head)
+
+
+def _works(folder: Path, head: _Head) -> GangWorks:
+    if not head.works:
+        return NOTHING
+    table = _read(folder, "works", head, {"seq", "work"})
+    seqs, works = (_numbers(folder, "works", table, name, "q") for name in ("seq", "work"))
+    found = GangWorks(seqs, works, head.works)
+    with _damage(folder):
+        check_works(found)
+    return found
 
 
 @contextmanager
@@ -300,6 +318,20 @@ def check(
                 raise Senseless(f"a number in column {name!r} of {table} is out of bounds")
     for name in ("hosts", "ends"):
         _check_lists(tables["arrivals"]["after"], tables["gangs"][name], name)
+
+
+def check_works(works: GangWorks) -> None:
+    if len(works.works) and not 0 <= int(works.works.min()) <= int(works.works.max()) < len(works.steps):
+        raise Senseless("its works.parquet refers to work that is not there")
+    for step in works.steps:
+        levels = [pair for use in step.collectives for pair in use.collective.groups]
+        grids = step.place.grids
+        sizes = [step.duration, *(n for use in step.collectives for n in (use.takes, use.collective.nbytes))]
+        fits = all(len(grid.shape) == len(grid.strides) and min(grid.shape, default=1) > 0 for grid in grids)
+        if not fits or not 0 < step.place.size <= MOST_DEVICES or not all(0 <= size < FAR for size in sizes):
+            raise Senseless("its works have a number that cannot be")
+        if any(not 0 < each <= MOST_DEVICES for pair in levels for each in pair):
+            raise Senseless("its works have groups that cannot be")
 
 
 def _check_place(key: object, place: TracedPlace) -> None:

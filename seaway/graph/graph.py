@@ -75,7 +75,8 @@ class Graph:
         self.used = tuple(at for at, home in enumerate(self.homes) if home is not None)
         self.all_used = len(self.used) == len(self.args)
         self.donated = tuple(at for at in donate_args if self.homes[at] is not None)
-        self.slices: tuple[Slice, ...] = tuple(dict.fromkeys(node_slice(node) for node in self.nodes))
+        slices = dict.fromkeys(node_slice(node) for node in self.nodes)
+        self.slices = tuple(sorted(slices, key=lambda each: bool(each.spec("").of)))  # what has parts, before these
         made = [ref for ref in self.results if isinstance(ref, Out)]
         self.made: tuple[Out, ...] = tuple(made) if made or not self.nodes else (Out(len(self.nodes) - 1),)
         # Core's program ends with its results, so it needs one even if the user returns none.

@@ -2,7 +2,8 @@
 
     run/trace.json  clients.parquet  runs.parquet  gangs.parquet  transfers.parquet  memory.parquet
         reservations.parquet  arrivals.parquet  places.parquet  words.parquet
-        hosts.parquet (of a real run whose hosts were asked)  jobs.parquet (if jobs were played)
+        hosts.parquet (of a real run whose hosts were asked)  works.parquet (of a simulation)
+        jobs.parquet (if jobs were played)
 
 Columns are core's own integers, so nothing is lost and any tool can read them. All files are written aside and then
 renamed, `trace.json` last; so a folder without it is not a complete trace, and a save that fails leaves the older trace
@@ -37,21 +38,22 @@ from ..file_reading import MOST, parquet_table, plain_bytes
 from ..machines import TraceIsland, TraceMachines
 from .hosts import HostRows
 from .played_jobs import FAR, PlayedJob, PlayedJobs, Time
+from .step_works import NOTHING, GangWorks, StepWork
 
 FORMAT, VERSION = "seaway-trace", 1
-HEAD, EXTRA = "trace.json", ("hosts.parquet", "jobs.parquet")
+HEAD, EXTRA = "trace.json", ("hosts.parquet", "works.parquet", "jobs.parquet")
 ASIDE = ".new"  # a folder in the trace's, for files that are not complete
 TRIES, PAUSE = 10, 0.02  # how often a trace is read that others replace meanwhile, and seconds between
 Column = npt.NDArray[np.integer]
 MOST_DEVICES = 1 << 22  # of all islands: numbers of devices become arrays
 NONE, REPLACED = (0, 0), (0, 1)  # which save wrote a trace: there is none; it is being replaced
-Loaded = tuple[core_trace.Trace, TraceMachines | None, int, HostRows | None, list[PlayedJobs]]
+Loaded = tuple[core_trace.Trace, TraceMachines | None, int, HostRows | None, GangWorks, list[PlayedJobs]]
 # VERSION covers the packing of arrivals too (core.record.tables.Lists): if that changes, so must VERSION.
 
 
 def save(
     trace: core_trace.Trace, machines: TraceMachines | None, folder: Path, origin: int = 0,
-    told: HostRows | None = None, played: Sequence[PlayedJobs] = (),
+    told: HostRows | None = None, works: GangWorks = NOTHING, played: Sequence[PlayedJobs] = (),
 ) -> Path:  # fmt: skip
     """Write the trace to a folder. An older trace there is replaced; a folder with anything else is refused."""
     if folder.exists() and (not folder.is_dir() or not _is_ours(folder)):
@@ -60,7 +62,7 @@ def save(
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     try:
-        _write_all(trace, machines, aside, origin, told, played)
+        _write_all(trace, machines, aside, origin, told, works, played)
         for name in (HEAD, *EXTRA):  # the folder is not a trace while its files are renamed
             (folder / name).unlink(missing_ok=True)
         for path in sorted(aside.iterdir(), key=lambda each: each.name == HEAD):
@@ -77,7 +79,7 @@ def _is_ours(folder: Path) -> bool:
 
 def _write_all(
     trace: core_trace.Trace, machines: TraceMachines | None, folder: Path, origin: int, told: HostRows | None,
-    played: Sequence[PlayedJobs],
+    works: GangWorks, played: Sequence[PlayedJobs],
 ) -> None:  # fmt: skip
     for name, table in trace.columns().items():
         _write(folder, name, {each: pa.array(np.frombuffer(c, dtype=c.typecode)) for each, c in table.items()})
@@ -85,6 +87,8 @@ def _write_all(
     _write(folder, "places", _of_places(trace))
     if told is not None:
         _write(folder, "hosts", {name: pa.array(column) for name, column in told._asdict().items()})
+    if works.steps:
+        _write(folder, "works", {"seq": pa.array(works.seqs), "work": pa.array(works.works)})
     if jobs := any(each.jobs for each in played):
         _write(folder, "jobs", _of_jobs(played))
     head = {
@@ -94,6 +98,7 @@ def _write_all(
         "since": trace.since,
         "origin": origin,
         "hosts": told is not None,
+        "works": msgspec.to_builtins(works.steps),
         "jobs": jobs,
         "islands": None if machines is None else [msgspec.structs.asdict(each) for each in machines.islands],
     }
@@ -118,7 +123,7 @@ def _sum_of(head: dict[str, Any]) -> str:
 
 
 def load(folder: Path) -> Loaded:
-    """(trace, machines if they were known, the recorder's clock at time 0, the hosts' rows)."""
+    """(trace, machines if they were known, the recorder's clock at time 0, the hosts' rows, what gangs did)."""
     for _ in range(TRIES):
         before = _written(folder)
         try:
@@ -161,6 +166,7 @@ class _Head(msgspec.Struct):
     since: Time = 0
     origin: Time = 0
     hosts: bool = False
+    works: list[StepWork] = []
     jobs: bool = False
     sums: dict[str, str] = {}
     sum: str = ""
@@ -200,7 +206,7 @@ def _load(folder: Path) -> Loaded:
     if head.hosts:
         table = _read(folder, "hosts", head, set(HostRows._fields))
         told = HostRows(*(_numbers(folder, "hosts", table, name, "q") for name in HostRows._fields))
-    return found, known, head.origin, told, _jobs(folder, head) if head.jobs else []
+    return found, known, head.origin, told, _works(folder, head), _jobs(folder, head) if head.jobs else []
 
 
 def _of_jobs(played: Sequence[PlayedJobs]) -> dict[str, Any]:
@@ -224,6 +230,17 @@ def _jobs(folder: Path, head: _Head) -> list[PlayedJobs]:
         if any([job.number for job in each.jobs] != [*range(len(each.jobs))] for each in found.values()):
             raise Senseless("its jobs are not numbered")
     return list(found.values())
+
+
+def _works(folder: Path, head: _Head) -> GangWorks:
+    if not head.works:
+        return NOTHING
+    table = _read(folder, "works", head, {"seq", "work"})
+    seqs, works = (_numbers(folder, "works", table, name, "q") for name in ("seq", "work"))
+    found = GangWorks(seqs, works, head.works)
+    with _damage(folder):
+        check_works(found)
+    return found
 
 
 @contextmanager
@@ -328,6 +345,20 @@ def check(
                 raise Senseless(f"a number in column {name!r} of {table} is out of bounds")
     for name in ("hosts", "ends"):
         _check_lists(tables["arrivals"]["after"], tables["gangs"][name], name)
+
+
+def check_works(works: GangWorks) -> None:
+    if len(works.works) and not 0 <= int(works.works.min()) <= int(works.works.max()) < len(works.steps):
+        raise Senseless("its works.parquet refers to work that is not there")
+    for step in works.steps:
+        levels = [pair for use in step.collectives for pair in use.collective.groups]
+        grids = step.place.grids
+        sizes = [step.duration, *(n for use in step.collectives for n in (use.takes, use.collective.nbytes))]
+        fits = all(len(grid.shape) == len(grid.strides) and min(grid.shape, default=1) > 0 for grid in grids)
+        if not fits or not 0 < step.place.size <= MOST_DEVICES or not all(0 <= size < FAR for size in sizes):
+            raise Senseless("its works have a number that cannot be")
+        if any(not 0 < each <= MOST_DEVICES for pair in levels for each in pair):
+            raise Senseless("its works have groups that cannot be")
 
 
 def _check_place(key: object, place: TracedPlace) -> None:

@@ -12,7 +12,8 @@ times such as "1.5ms", and hands them out as integer nanoseconds, which it takes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,17 +23,20 @@ import pandas as pd
 from core.record import trace as core_trace
 
 from .. import machines
-from . import busy, fairness, frames, hosts, intervals, times
+from . import busy, fairness, frames, hosts, intervals, step_works, times
 from .busy import By
 from .facts import Facts, first_time, spread
 from .fairness import Whose
 from .hosts import NOTHING, HostRows
+from .step_works import GangWorks
 from .summary import summary
 from .times import Bins, Ints, Span, Time, Window
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from sim.simulation import Simulation
 
     from ..dashboard import TracePage
     from .keys import ColorBy
@@ -45,22 +49,28 @@ class Trace:
     """What happened in a session: `session.trace`, or `Trace.load(folder)`. Its tables are pandas frames."""
 
     def __init__(
-        self, core: core_trace.Trace, setup: Any = None, origin: int | None = None, told: HostRows | None = None
-    ) -> None:
+        self, core: core_trace.Trace, setup: Any = None, origin: int | None = None, told: HostRows | None = None,
+        works: Callable[[], GangWorks] = step_works.nothing,
+    ) -> None:  # fmt: skip
         """`setup`: a simulator's set-up, a cluster, or None to infer islands from the trace's places.
 
         `origin`: the recorder's clock at time 0. In a simulation that is the clock's own 0. The clock of a real cluster
         (which has no simulator's set-up) counts from the machine's start, so time 0 is the first recorded time.
-        `told`: the hosts' rows, which `hosts.joined` has merged into `core`.
+        `told`: the hosts' rows, which `hosts.joined` has merged into `core`. `works`: what a simulation knows of gangs.
         """
         self.core = core
         self._setup = None if setup is None else machines.of_setup(setup)
         real = setup is not None and not hasattr(setup, "cluster")
         self._origin = origin if origin is not None or real else 0
-        self._told = told
+        self._told, self._works = told, works
         self.played: list[PlayedJobs] = []  # workloads of jobs
         self._facts: Facts | None = None
         self._columns: dict[str, dict[str, Any]] = {}
+
+    @classmethod
+    def of_simulation(cls, sim: Simulation) -> Trace:
+        """With what the simulator knows of gangs, besides their times."""
+        return cls(sim.trace, sim.setup, works=partial(step_works.of_simulation, sim))
 
     # --- tables ---------------------------------------------------------------------------------------------
 
@@ -277,18 +287,34 @@ class Trace:
             chosen = None if devices == "all" else self._devices(devices)
         return perfetto.write(self.facts(), Path(path), span, chosen, limit)
 
+    def chakra(self, folder: str | Path, window: Window = None, limit: int = 10_000_000) -> Path:
+        """Write Chakra execution traces, which ASTRA-sim reads: FOLDER/NAME.RANK.et for each device that ran something,
+        with the folder's name, and FOLDER/comm_group.json.
+
+        In a simulation, each step of a gang has a node for its own work and one for each of its collectives; on real
+        devices, a gang is one node. Transfers are sends and receives. `window`: only gangs that began in it. More than
+        `limit` nodes, in all files together, are refused.
+        """
+        from . import chakra
+
+        whole = (0, max(self.facts().horizon, self.span[1]) + 1)
+        span = times.window_of(window, whole)
+        return chakra.write(self.facts(), self.core.lists, self._works(), Path(folder), span, limit)
+
     def save(self, folder: str | Path) -> Path:
         """Write the whole trace to a folder of Parquet files, for `Trace.load`."""
         from . import storage
 
-        return storage.save(self.core, self._setup, Path(folder), self.origin, self._told, self.played)
+        return storage.save(
+            self.core, self._setup, Path(folder), self.origin, self._told, self._works(), self.played
+        )  # fmt: skip
 
     @classmethod
     def load(cls, folder: str | Path) -> Trace:
         from . import storage
 
-        core, known, origin, told, played = storage.load(Path(folder))
-        trace = cls(core, origin=origin, told=told)
+        core, known, origin, told, works, played = storage.load(Path(folder))
+        trace = cls(core, origin=origin, told=told, works=lambda: works)
         trace._setup, trace.played = known, played
         return trace
 

@@ -8,6 +8,7 @@ job_report        `JobReport`: what became of jobs;  job_pictures: the same, dra
 poisson_arrivals  `poisson` and `poisson_jobs`: drawn from a seed
 arrival_files     `load`, `Jobs.load`: from CSV or Parquet
 failing_hosts     `failures`, `failures_of`, `stragglers`: what goes wrong with hosts, drawn or from a log
+chakra_ranks      `chakra`: Chakra execution traces;  chakra_steps: what ranks do together;  chakra_playback: played
 job_logs          `philly`, `helios`, `pai`: from public logs of clusters;  request_logs: `requests`
 
 >>> step = sw.synthetic("step", devices=8, duration="1ms")
@@ -21,6 +22,7 @@ True
 from __future__ import annotations
 
 from .arrival_files import load
+from .chakra_ranks import load as chakra
 from .failing_hosts import failures, failures_of, stragglers
 from .job_logs import helios, pai, philly
 from .job_report import JobReport
@@ -31,6 +33,6 @@ from .poisson_arrivals import poisson, poisson_jobs
 from .request_logs import requests
 
 __all__ = [
-    "Arrival", "Arrivals", "Job", "JobReport", "Jobs", "LoadReport", "failures", "failures_of", "helios", "load", "pai",
-    "philly", "poisson", "poisson_jobs", "requests", "stragglers",
+    "Arrival", "Arrivals", "Job", "JobReport", "Jobs", "LoadReport", "chakra", "failures", "failures_of", "helios",
+    "load", "pai", "philly", "poisson", "poisson_jobs", "requests", "stragglers",
 ]  # fmt: skip

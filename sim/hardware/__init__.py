@@ -14,8 +14,8 @@ from __future__ import annotations
 from . import chips, setups
 from .axes import link
 from .chips import Chip
-from .ici import kernel_time
-from .kernels import Collective, Kernel, Kind
+from .ici import collective_time, kernel_time
+from .kernels import Collective, GangWork, Kernel, Kind
 from .profiles import COSTS, Profile, profile
 from .setups import Setup, load
 from .shared_machines import HOST, Shared

@@ -8,9 +8,11 @@ costs more on a slice that does not wrap. A computation whose key is unknown tak
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
+
+from core.model import Place
 
 Kind = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute"]
 
@@ -51,3 +53,10 @@ class Kernel(msgspec.Struct, frozen=True):
     def on(self, kind: str) -> Kernel:
         """The kernel on devices of this kind."""
         return msgspec.structs.replace(self, duration=dict(self.durations).get(kind, self.duration), durations=())
+
+
+class GangWork(NamedTuple):
+    """What gangs do: a kernel, once for each of their steps, on the devices of a place."""
+
+    kernel: Kernel
+    place: Place

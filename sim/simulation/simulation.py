@@ -12,6 +12,7 @@ take. The same arguments give the same trace, to the byte.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sized
 from functools import partial
 from operator import attrgetter
@@ -35,7 +36,7 @@ from core.transfer import Transfer
 from ..cohort import CohortIsland, HostContents, SharedExecutor, StreamNames, one_root
 from ..engine import Noise, Order, SimClock, Stuck, StuckWatch
 from ..engine import jitter as chance
-from ..hardware import Kernel, Profile, Setup, kernel_time
+from ..hardware import GangWork, Kernel, Profile, Setup, kernel_time
 from ..hosts import (
     CARRIED,
     ControllerProcess,
@@ -93,16 +94,15 @@ class Simulation:
         self.kernels: dict[str, Kernel] = {}
         self.sizes: Callable[[Plan, Gang, int], tuple[int, ...]] = bounds_of
         self.about_code: Callable[[str], bytes] = nothing_said  # by a computation's key; see `CodeReady`
-        self.rows_of = even_rows
-        self.hosts_of = self.cluster
+        self.rows_of, self.hosts_of = even_rows, self.cluster
         self.weights = MessageSizes()
         self.clients: list[SimClient] = []
         self.last_seen = self.longest_gang = 0  # when no mere timer happened; of priced gangs
-        self._numbered: dict[int, int] = {}
         self.met: dict[tuple[int, int], None] = {}  # clients and hosts that have a connection
         self._waiting: dict[tuple[int, int], list[Any]] = {}
-        self._prices: dict[tuple[int, int, int], Takes] = {}
-        self._starts: dict[int, int] = {}
+        self._prices: dict[tuple[int, int, int], tuple[Takes, int]] = {}
+        self.works, self.worked = list[GangWork](), (array("q"), array("i"))  # what gangs do; by seq, which of that
+        self._numbered, self._starts = dict[int, int](), dict[int, int]()
         dcn = setup.dcn
         byte_ps = int(1e12 / dcn.bandwidth) if dcn.bandwidth else 0
         jitter = self.noise.latency + dcn.jitter
@@ -358,14 +358,19 @@ class Simulation:
         cost += wire.nbytes * profile.receive_byte_ps // 1000
         return cost + wire.contents * profile.transfer_byte_ps // 1000
 
-    def prices(self, plan: Plan, gang: Gang) -> Takes:
+    def prices(self, plan: Plan, gang: Gang, seq: int) -> Takes:
         key = (plan.id, gang.place.island, gang.computation)
         found = self._prices.get(key)
         if found is None:
-            found = self._prices[key] = self._price(plan, gang)
-            longest = (found.own + found.links) * gang.steps * (1 + self.noise.compute)
+            takes = self._price(plan, gang)
+            found = self._prices[key] = takes, len(self.works) - 1
+            longest = (takes.own + takes.links) * gang.steps * (1 + self.noise.compute)
             self.longest_gang = max(self.longest_gang, int(longest))
-        return found
+        takes, work = found
+        seqs, works = self.worked
+        seqs.append(seq)
+        works.append(work)
+        return takes
 
     def longer(self, host: int, seq: int) -> float:
         """The factor by which the devices of a host take longer for a gang."""
@@ -375,11 +380,12 @@ class Simulation:
     def _price(self, plan: Plan, gang: Gang) -> Takes:
         kernel = self.kernels.get(plan.codes[gang.computation].key)
         if kernel is None:
-            return Takes(gang.cost // gang.steps, 0)
+            kernel = Kernel(gang.name, gang.cost // gang.steps)
         island = self.cluster.islands[gang.place.island]
         chip = self.setup.chips[island.index]
         kernel = kernel.on(island.kind) if kernel.durations else kernel
         links = kernel_time(kernel, gang.place, island, chip) - kernel.duration
+        self.works.append(GangWork(kernel, gang.place))
         return Takes(kernel.duration, links, kernel.inline, kernel.cores)
 
     def by_host(self, sender: int, receiver: int) -> bool:

@@ -36,8 +36,8 @@ MODULES = {
     "costs": "Cost MemoryUse costs duration roofline_costs synthetic text_costs tpu_costs units work_of",
     "trace": "Trace joined of_setup step_table times",
     "workload": """
-        Arrival Arrivals Job JobReport Jobs LoadReport failures failures_of helios load pai philly poisson poisson_jobs
-        requests stragglers
+        Arrival Arrivals Job JobReport Jobs LoadReport chakra failures failures_of helios load pai philly poisson
+        poisson_jobs requests stragglers
     """,
 }
 

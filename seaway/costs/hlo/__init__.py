@@ -5,5 +5,6 @@ what an operation computes and moves, and `collectives` what devices exchange. `
 """
 
 from .collectives import HloCollective, Kind
+from .groups import nested
 from .tally import Rates, Tally, tally
 from .text import HloError, Module, parse

@@ -135,7 +135,7 @@ class SimDriver:
     def trace(self) -> Trace:
         from ...trace import Trace
 
-        return Trace(self.simulation.trace, self.simulation.setup)
+        return Trace.of_simulation(self.simulation)
 
     def policies(self) -> Mapping[str, str]:
         return live_view(self.simulation.controller).policies()

@@ -15,9 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import seaway as sw
 from experiments.bench.frame.door_server import Door, opened
+from seaway.chakra_files import COLLECTIVE, messages
 from seaway.cli import main
 from seaway.trace import Trace
+from seaway.trace.chakra import TYPES
 from tests.backend.door.jax_programs import program
 from tests.backend.door.program_runs import MPMD_CLIENT, MPMD_RAN, Ended, output, python
 
@@ -185,6 +188,31 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Shapes:
             await_steps(folder, count * STEPS)
     first, second = outs
     return Shapes(first, second, door.printed, Trace.load(folder))
+
+
+def test_an_unmodified_program_becomes_input_for_astra_sim_and_takes_as_long_when_that_is_played(
+    shapes: Shapes, tmp_path: Path
+) -> None:
+    """Its steps are compiled programs: what their HLO exchanges are nodes, in groups along both axes of its mesh."""
+    folder = shapes.trace.chakra(tmp_path / "train")
+    assert len(list(folder.glob("train.*.et"))) == MANY
+    _, *found = messages(folder / "train.63.et")
+    steps = [node for node in found if node.name.startswith("train_step")]
+    exchanges = [node for node in steps if node.type == COLLECTIVE]
+    assert {node.name for node in exchanges} <= {f"train_step {kind}" for kind in TYPES}
+    assert len(exchanges) % (2 * STEPS) == 0
+    groups = {len(some) for some in json.loads((folder / "comm_group.json").read_text()).values()}
+    assert groups <= {2, MANY // 2}
+    takes = {node.id: next(a.uint64_val for a in node.attr if a.name == "duration_ns") for node in steps}
+    (took,) = set(gangs(shapes.trace, "train_step")["duration_us"])
+    assert sum(takes.values()) == pytest.approx(2 * STEPS * took * 1_000)
+    with sw.simulate("B", profile="ideal") as session:
+        report = sw.workload.chakra(folder).play()
+    again = session.trace.gangs()
+    again = again[again["step"].str.startswith("train_step ")]
+    assert again["devices"].tolist() == [MANY] * len(exchanges)
+    assert again["duration_us"].tolist() == pytest.approx([takes[node.id] / 1_000 for node in exchanges])
+    assert report.ranks == MANY
 
 
 def test_many_devices_have_shapes_a_time_and_rows_with_the_functions_names(shapes: Shapes) -> None:

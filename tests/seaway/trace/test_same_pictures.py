@@ -116,8 +116,8 @@ PICTURES: dict[str, Callable[[Any], Figure]] = {
     "plot_latency_cdf": lambda t: t.plot_latency_cdf(),
 }
 OTHERS = {  # `live`: tests/seaway/dashboard; `otel`: tests/seaway/telemetry
-    "perfetto", "live", "save", "load", "summary", "sample", "machines", "origin", "since", "span",
-    "contended", "facts",
+    "chakra", "of_simulation", "perfetto", "live", "save", "load", "summary", "sample", "machines", "origin", "since",
+    "span", "contended", "facts",
 }  # fmt: skip
 NO_ROWS = {"reservations"}  # no policy of these runs keeps devices free
 
@@ -130,7 +130,9 @@ def test_every_table_and_picture_is_tested_here() -> None:
     public = {name for name in vars(Trace) if not name.startswith("_")}
     assert public - names(FRAMES) - names(OF_ONE) - names(PICTURES) == OTHERS
     text = (Path(__file__).parents[3] / "docs" / "traces.md").read_text(encoding="utf-8")
-    assert [name for name in public - {"facts", "machines", "span", "sample"} if name not in text] == []
+    assert [
+        name for name in public - {"facts", "machines", "of_simulation", "span", "sample"} if name not in text
+    ] == []
 
 
 # --- tables -----------------------------------------------------------------------------------------------

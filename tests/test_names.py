@@ -15,7 +15,6 @@ from .sources import PRODUCT, relative, source
 # Names that are used twice, and why.
 CLASSES = {
     "Computation": "core's is the compiled function that a user's `sw.jit` function, seaway's, stands for",
-    "Opening": "wire's introduces a stream between our processes; the door's makes a session of its client",
     "Program": "core's is what a user's `@sw.program`, seaway's, is traced to",
     "Stalled": "the controller's message, and the error that a client raises when it has it",
     "Trace": "core's tables, and seaway's face of them for notebooks",

@@ -129,7 +129,7 @@ class Dispatch(ControllerModule):
         picked = False
         for island in self._state.islands:
             scheduler, stream = island.scheduler, island.stream
-            while scheduler.live and len(stream.log) < stream.limit:
+            while scheduler.live and len(stream.log) < self._state.backlog:
                 ticket = scheduler.pick(now)
                 if ticket is None:
                     break

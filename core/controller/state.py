@@ -25,6 +25,7 @@ from .observations import BufferHeld, BufferLetGo, Observation
 from .records import BufferName, ClientRecord, Histogram, InFlight, RunRecord, Waiter, WaitingView
 
 IDS = 1 << 48  # ids of one incarnation of the controller; far more than it will ever give out
+BACKLOG = 4096  # messages that some host of an island may not have seen: while there are more, no gangs enter
 WAYS = 512  # sets of hosts whose connections are remembered
 
 # What happens to an island: (phase, event) -> next phase. `membership` explains it.
@@ -123,6 +124,7 @@ class State:
         self.watched = observe is not None  # if not, what would be observed need not be worded
         self.observe = observe or _ignore
         self.now = 0
+        self.backlog = BACKLOG
         # what there is
         self.sessions: dict[int, ClientRecord] = {}  # by number; `clients`
         self.by_peer: dict[int, ClientRecord] = {}  # by connection; `clients`

@@ -11,7 +11,7 @@ them.
 
 Memory: the log holds the messages that some host may not have seen. These are the messages of about one beat period;
 if a host is silent, those until its lease ends and it is removed. Frees and poison must always get through, so
-`append` never refuses. The controller orders no new gangs while the log has `limit` messages.
+`append` never refuses. The controller orders no new gangs while the log has `State.backlog` messages.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Stream:
     `number` is the last number given out. A restarted controller continues from the highest one that its hosts know.
     """
 
-    def __init__(self, island: int, limit: int = 4096, number: int = 0) -> None:
-        self.island, self.limit, self.number = island, limit, number
+    def __init__(self, island: int, number: int = 0) -> None:
+        self.island, self.number = island, number
         self.epoch = self.tree = -1
         self.shape = tree(spans.EMPTY, 1)
         self._fence = number  # `number` when the tree was last changed

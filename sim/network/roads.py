@@ -29,7 +29,7 @@ from .ports import Ports
 Name = int
 
 
-class Ways(NamedTuple):
+class IslandRoads(NamedTuple):
     """The bandwidths of an island, in bytes a second; with 0, sending takes no time."""
 
     nic: float  # of all cards of a host
@@ -42,7 +42,7 @@ class Ways(NamedTuple):
     chip: int = 1  # devices of a chip, which share its links
 
 
-def ways_of(setup: Setup) -> tuple[Ways, ...]:
+def ways_of(setup: Setup) -> tuple[IslandRoads, ...]:
     """By island."""
     found = []
     usual = setup.dcn.bandwidth == setup.machine.nic_bandwidth
@@ -52,7 +52,7 @@ def ways_of(setup: Setup) -> tuple[Ways, ...]:
         nic = min(nic, chip.pcie_bandwidth * island.devices_per_host)
         card = min(chip.pcie_bandwidth, chip.network_bandwidth or chip.pcie_bandwidth)
         found.append(
-            Ways(nic, card, ici.bandwidth, bool(island.torus), int(ici.latency), chip.core_bandwidth,
+            IslandRoads(nic, card, ici.bandwidth, bool(island.torus), int(ici.latency), chip.core_bandwidth,
                  chip.hbm_bandwidth, chip.devices_per_chip)
         )  # fmt: skip
     return tuple(found)
@@ -80,7 +80,7 @@ class Roads:
     """`latency`: of the network between hosts; `pcie_latency`: of the bus at either end."""
 
     def __init__(
-        self, cluster: Cluster, ways: tuple[Ways, ...], latency: int, pcie_latency: int, oversubscription: float,
+        self, cluster: Cluster, ways: tuple[IslandRoads, ...], latency: int, pcie_latency: int, oversubscription: float,
         ports: Ports,
     ) -> None:  # fmt: skip
         self._cluster, self._ways, self._oversubscription = cluster, ways, oversubscription
@@ -204,7 +204,7 @@ def _at(island: Island, host: int) -> tuple[int, ...]:
 # --- which devices take part ------------------------------------------------------------------------------------------
 
 
-def _chips(devices: Devices, ways: Ways) -> tuple[int, ...]:
+def _chips(devices: Devices, ways: IslandRoads) -> tuple[int, ...]:
     return tuple(dict.fromkeys(device // ways.chip for device in devices))
 
 

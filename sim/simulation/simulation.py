@@ -12,6 +12,7 @@ take. The same arguments give the same trace, to the byte.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Sized
 from functools import partial
@@ -127,6 +128,9 @@ class Simulation:
         differ = divided(faults, self.cluster)
         self._exact = exact  # islands whose hosts are simulated one by one
         self.controller: Controller = Controller(known, policy, self.config, trace=self.trace, shape=self._tree_of)
+        self.controller.state.backlog = (
+            sys.maxsize
+        )  # its heartbeats are rarer than real ones
         self.controller_process = ControllerProcess(self, self.controller)
         self.islands: dict[int, CohortIsland] = {}  # islands that are simulated as cohorts
         always = exact.copy()

@@ -21,7 +21,6 @@ import numpy as np
 from core.controller import Config
 from core.schedule.policy import named
 from seaway.tools.whatif import call_durations, report, settings, whatif_runs, workload
-from seaway.tools.whatif.report import Column, Figure
 from sim.hardware import profile
 
 from ..frame import options
@@ -109,12 +108,12 @@ def rows(hosts: int, times: int) -> Iterator[Row]:
         yield from _of_pair(f"{hosts} hosts, {first.title} -> {second.title}", found[first][0], second, real, first)
 
 
-def _figures(recorded: workload.Workload) -> dict[Figure, float]:
+def _figures(recorded: workload.Workload) -> dict[report.Figure, float]:
     return report.figures(report.of_record(recorded, call_durations.measured(recorded)))
 
 
 def _of_pair(
-    title: str, recorded: workload.Workload, second: Setting, real: dict[Setting, list[dict[Figure, float]]],
+    title: str, recorded: workload.Workload, second: Setting, real: dict[Setting, list[dict[report.Figure, float]]],
     first: Setting,
 ) -> Iterator[Row]:  # fmt: skip
     took = call_durations.measured(recorded)
@@ -124,7 +123,7 @@ def _of_pair(
                     for each in recorded.people)  # fmt: skip
     other = same._replace(make=lambda: named(second.policy), config=config, weights=weights)
 
-    def column(under: settings.Settings, seed: int = 0) -> Column:
+    def column(under: settings.Settings, seed: int = 0) -> report.Column:
         return report.of_world(whatif_runs.run(recorded, under, took, seed))
 
     sames = [column(same, seed) for seed in range(1 + REPEATS)]

@@ -115,9 +115,9 @@ PICTURES: dict[str, Callable[[Any], Figure]] = {
     "plot_fairness": lambda t: t.plot_fairness(bins=5),
     "plot_latency_cdf": lambda t: t.plot_latency_cdf(),
 }
-OTHERS = {  # `live`: tests/seaway/dashboard; `otel`: tests/seaway/telemetry
+OTHERS = {  # `live`: tests/seaway/dashboard; `jobs`: tests/seaway/jobs; `otel`: tests/seaway/telemetry
     "chakra", "of_simulation", "perfetto", "live", "save", "load", "summary", "sample", "machines", "origin", "since",
-    "span", "contended", "facts",
+    "span", "contended", "facts", "jobs",
 }  # fmt: skip
 NO_ROWS = {"reservations"}  # no policy of these runs keeps devices free
 

@@ -15,7 +15,7 @@ from sim.engine.clock import SimClock
 from sim.hardware.setups import load
 from sim.network.bulk import BulkNetwork
 from sim.network.ports import Ports
-from sim.network.roads import Roads, Ways
+from sim.network.roads import IslandRoads, Roads
 
 GB = 1e9  # bytes a second: a byte takes a nanosecond
 LATENCY, PCIE_LATENCY = 1_000, 100
@@ -53,7 +53,7 @@ def arrivals(
 
     cluster_ = hosts or cluster()
     usual: dict[str, Any] = {"nic": GB, "card": GB, "ici": 0, "torus": bool(cluster_.islands[0].torus), "hop": 10}
-    each_way = Ways(**(usual | ways))
+    each_way = IslandRoads(**(usual | ways))
     roads = Roads(cluster_, (each_way,) * len(cluster_.islands), LATENCY, PCIE_LATENCY, oversubscription, Ports(clock))
     bulk = BulkNetwork(clock, cluster_, roads, arrive, Trace())
     if taking:

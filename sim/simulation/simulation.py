@@ -128,9 +128,7 @@ class Simulation:
         differ = divided(faults, self.cluster)
         self._exact = exact  # islands whose hosts are simulated one by one
         self.controller: Controller = Controller(known, policy, self.config, trace=self.trace, shape=self._tree_of)
-        self.controller.state.backlog = (
-            sys.maxsize
-        )  # its heartbeats are rarer than real ones
+        self.controller.state.backlog = sys.maxsize  # its heartbeats are rarer than real ones
         self.controller_process = ControllerProcess(self, self.controller)
         self.islands: dict[int, CohortIsland] = {}  # islands that are simulated as cohorts
         always = exact.copy()

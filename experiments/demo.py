@@ -6,8 +6,6 @@ paper's figure 9. A computation takes a little longer than the 35 ms that the co
 one by one. So devices hardly ever wait for hosts; the table says for how long.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections import deque

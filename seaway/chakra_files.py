@@ -10,8 +10,6 @@ Neighbours: `trace.chakra` writes nodes; `workload.chakra_ranks` makes sense of 
 functions that matter: `framed`, `messages`, `attribute`.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 from functools import cache

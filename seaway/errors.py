@@ -12,8 +12,6 @@ ValueError. An argument of a wrong type or value raises TypeError or ValueError,
     refused
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 

@@ -4,8 +4,6 @@ A set-up with a `cluster`, or with `islands` like core's, gives them exactly. A 
 devices in some place, and their hosts only up to the last such device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -6,8 +6,6 @@ number without a unit, except 0. Core, the simulator and their records (`Config`
 nanoseconds.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 from difflib import get_close_matches

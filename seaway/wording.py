@@ -1,7 +1,5 @@
 """Small things said to people."""
 
-from __future__ import annotations
-
 
 def duration(nanoseconds: int) -> str:
     """`1.23 ms`"""

@@ -16,8 +16,6 @@ The functions to read first: `Client.submit`, `CallBatching.call`, `ClientSessio
 `ContentTransfers.follow`.
 """
 
-from __future__ import annotations
-
 from .client import Client
 from .client_limits import Blocked, Limits, Submitted, to_put
 from .retries import infrastructure

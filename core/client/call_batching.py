@@ -12,8 +12,6 @@ messages of a call or two; and reports of hosts, on which the next gang waits, w
 Neighbours: `outgoing_calls` puts calls in, `client_session` says what was answered. Messages go to `out`, as Sends.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Any
 

@@ -12,8 +12,6 @@ This module checks what the user calls and makes the parts of the machine. Neigh
 `client_session` hears the controller, `content_transfers` the hosts, and `retries` makes calls again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from .. import protocol as p

@@ -3,8 +3,6 @@
 Neighbours: every module here reads them; drivers pass `Limits` and look for `Blocked`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@ Neighbours: `client` hands events on; `retries` hears first of what it holds; `c
 of contents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

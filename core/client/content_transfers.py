@@ -9,8 +9,6 @@ Neighbours: `client_session` notes in `said` what the controller has said of con
 the end of a turn; `retries` decides whether a get that broke off is asked again; `transfer` moves the chunks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Nothing is checked here, and names are those that the controller knows. Neighbou
 `retries` makes them again; `call_batching` decides when they leave.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import Any, Literal

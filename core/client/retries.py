@@ -19,8 +19,6 @@ Neighbours: `client` asks it about names, `client_session` and `content_transfer
 `outgoing_calls` makes the calls again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

@@ -11,8 +11,6 @@ A plan has one entry for each node, so time and size follow the program and not 
 out of a plan what the hosts of one island need. `Lowerings` caches plans as long as slices keep their devices.
 """
 
-from __future__ import annotations
-
 from .bind import home
 from .cut import BLANK_SLOT, cut
 from .plan_cache import Lowerings, lower

@@ -6,8 +6,6 @@ exchange or Reshard makes and nothing ever reads is left out: it has no effect, 
 its memory. Arrays of a Reshard that come from the same devices are one move.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from ..model import (

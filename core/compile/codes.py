@@ -4,8 +4,6 @@ A code is a computation at one place, for one set of layouts. Gangs that differ 
 they run the same computation.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from ..model import Code, Gang, Layout, canonical

@@ -4,8 +4,6 @@ All indices stay the same. Entries that the island does not need are blank: a ga
 So code that reads a plan need not know whether it was cut.
 """
 
-from __future__ import annotations
-
 from ..model import Code, Gang, Layout, Move, Place, Plan, Sharding, Slot
 
 NOWHERE = Place(-1, ())

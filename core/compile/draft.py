@@ -1,7 +1,5 @@
 """The unfinished plan that is handed from pass to pass, and functions on it that several passes use."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

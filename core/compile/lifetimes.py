@@ -4,8 +4,6 @@ A donation is kept only if the devices' own order makes it safe. A donated slot 
 instead: otherwise the device would have to wait for the network before it could overwrite the slot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

@@ -11,8 +11,6 @@ Each resharding is done once, even if several gangs read its result.
   on the same devices is such a gang, in its own place; it makes a copy also where the sharding is the same.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from ..model import Code, Gang, Layout, Move, Node, Slot, canonical, is_local, shard_bytes

@@ -1,7 +1,5 @@
 """Pass: numbers the slots, arguments first, then in the order of the steps that make them."""
 
-from __future__ import annotations
-
 import msgspec
 
 from ..model import Gang, Slot

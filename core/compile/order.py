@@ -6,8 +6,6 @@ an edge from the move. An input that was made on the gang's own devices needs no
 are then removed; they arise if a wide gang has several predecessors on different devices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from ..model import Gang, Place, device_spans, spans

@@ -1,7 +1,5 @@
 """Runs the passes in their order, from program to plan, and keeps plans: the second run of a program is a look-up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from ..model import Layout, Place, Plan, Program

@@ -32,8 +32,6 @@ stalls         what waits and stalls now;  snapshot: what may be shown;  live_vi
 policy_news    that a policy failed, and which devices it keeps free
 """
 
-from __future__ import annotations
-
 from .accounts import AccountView
 from .config import ON_DEVICES, Config
 from .controller import Controller

@@ -10,8 +10,6 @@ give; `completion`, which says what was used (`usage`).
 The functions that matter: `identified`, `why_not_open`, `_check`, `check_run`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

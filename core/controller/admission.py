@@ -11,8 +11,6 @@ Neighbours: `Ledger` answers, `Spill` makes room, `run_waits` tells clients.
 The functions that matter: `enter`, `work`, `_try`, `_make_room`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from ..memory import Buffer, Buffers, Footprint, LacksMemory, Ledger, NeverFits, Spill

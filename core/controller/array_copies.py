@@ -11,8 +11,6 @@ made again, of the copies. (A view of what stays where it is becomes an array of
 Neighbours: `relocation` decides when; `buffer_refs` gives a name its copy. The functions that matter: `begin`, `end`.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from ..memory import Buffer, Buffers

@@ -8,8 +8,6 @@ Neighbours: `membership` and `failures`, which count; `completion`, which says t
 `live_view`, `snapshot` and `stalls`, which show it.
 """
 
-from __future__ import annotations
-
 SECOND = 1_000_000_000
 LONGEST = 30 * SECOND  # a pause before the next epoch
 APART = (

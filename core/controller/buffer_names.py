@@ -7,8 +7,6 @@ Neighbours: `runs`, `clients` and `contents` ask what calls name; `buffer_refs` 
 `called`, `parts`, `cut_arguments`.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -10,8 +10,6 @@ Neighbours: `Buffers` counts, `Ledger` and `Spill` account, `outbox` tells hosts
 The functions that matter: `read`, `promise`, `entered`, `let_go`, `release`, `hold_for_view`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from ..memory import Buffer, Buffers, Ledger, Spill

@@ -3,8 +3,6 @@
 Neighbours: `runs` submits and lowers; `buffer_names` knows what is counted as one.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from ..model import MAX_LITERALS, Layout, Range, ranges, validate_literals

@@ -5,8 +5,6 @@ When a client dies, exactly what it owned is freed, and its slices are released.
 The functions that matter: `opened`, `calls` (one function a kind of call), `given_up`, `gone`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

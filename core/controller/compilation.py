@@ -11,8 +11,6 @@ Neighbours: `runs` asks and waits; `dispatch` asks again in a new epoch; `member
 The functions that matter: `rows_of`, `tell`, `ask`, `reported`, `answered`.
 """
 
-from __future__ import annotations
-
 from ..compile import Lowerings, cut
 from ..model import Atoms, Gang, Plan, Spans, spans
 from ..protocol import MOST_ABOUT, Blame, Compiled, CompileStep, ForgetStep

@@ -9,8 +9,6 @@ whose hosts have lost each other are in `State.peer_failures`.
 The functions that matter: `done`, `end`, `_settle`, `explained`.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from ..memory import Ledger

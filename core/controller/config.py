@@ -1,7 +1,5 @@
 """Settings of the controller. Nothing here depends on a driver."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

@@ -8,8 +8,6 @@ The controller is its `Modules`: all that decide something, made from the ground
 enters news in the turn's agenda (`State`); `_work` hands them on.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial

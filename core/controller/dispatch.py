@@ -11,8 +11,6 @@ In: runs that are admitted, and what schedulers pick. Out: steps to hosts, memor
 The functions that matter: `start`, `pump`, `_enter_gang`, `_enter_move`, `open`, `stop`.
 """
 
-from __future__ import annotations
-
 from ..memory import Buffers, Ledger
 from ..model import Gang, Move, device_spans
 from ..protocol import CutStep, GangStep, RecvStep, SendStep

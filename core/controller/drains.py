@@ -9,8 +9,6 @@ Neighbours: `Resources` keeps cordons; `relocation` moves slices; `membership` l
 `cordon`, `drain`, `leaves`, `work`.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from ..memory import Buffer, Buffers

@@ -13,8 +13,6 @@ Neighbours: `Resources` knows where there is room; `preemption` asks for room be
 functions that matter: `asked`, `released`, `work`, `make_room`.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 

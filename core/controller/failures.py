@@ -10,8 +10,6 @@ agenda, epochs that must end and hosts that cannot stay.
 The functions that matter: `host_lost`, `trouble`, `flight_failed`, `epoch_formed`.
 """
 
-from __future__ import annotations
-
 from ..compile import Lowerings
 from ..memory import Buffers
 from ..model import Gang, Spans, spans

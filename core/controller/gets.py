@@ -10,8 +10,6 @@ Neighbours: `clients` brings calls; `outcomes` and `completion` say what is read
 The functions that matter: `get`, `ready`, `over`.
 """
 
-from __future__ import annotations
-
 from ..memory import Buffers
 from ..model import Layout, Shards, Spans
 from ..protocol import Blame, Get, GetAccepted, Refused, SendStep

@@ -9,8 +9,6 @@ In: what enters an order (`dispatch`, `puts`, `gets`, `admission`) and what is o
 The functions that matter: `add`, `remove`, `report_oldest`, `arrived`.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from ..model import Spans, spans

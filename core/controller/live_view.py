@@ -5,8 +5,6 @@ with what waits. Neighbours: `snapshot`; `core.record.looks`, what it consists o
 know the reasons.
 """
 
-from __future__ import annotations
-
 from ..record import ClientLine, IslandLine, LiveView, QueueLine, RefusalLine, WaitLine
 from ..schedule import GangQueue
 from .controller import Controller

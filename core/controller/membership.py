@@ -17,8 +17,6 @@ Neighbours: `Resources` learns which hosts are there; `failures` ends what a los
 The functions that matter: `join`, `lost`, `seated`, `broken`, `move_on`.
 """
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from ..fanout import Stream, Tree, TreeShape

@@ -11,8 +11,6 @@ are here, the rest are counted together. Neighbours: `accounts`, `outcomes` and 
 drivers, which show it. The functions that matter: `gang_over`, `meter_of`, `shown`.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter
 

@@ -4,8 +4,6 @@ A module's fields say what it calls (`ControllerModule`); they are found by thes
 What it must tell one that is made after it goes by the turn's agenda (`State`).
 """
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from ..compile import Lowerings

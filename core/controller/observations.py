@@ -3,8 +3,6 @@
 Islands, seqs and buffers have the controller's ids; runs and programs have the client's names.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from ..model import Cluster, Spans

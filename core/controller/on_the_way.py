@@ -3,8 +3,6 @@
 Neighbours: `relocation`, which decides; `preemption` says for whom a slice gives way; `suspensions` tells later starts.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from ..model import Place

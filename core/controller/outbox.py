@@ -8,8 +8,6 @@ Neighbours: every module of the controller puts in; `Controller.handle` empties 
 The functions that matter: `step`, `note`, `take`, `hurry`.
 """
 
-from __future__ import annotations
-
 import msgspec
 from msgspec.structs import replace
 

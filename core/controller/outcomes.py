@@ -10,8 +10,6 @@ is known now are in `State.explained`.
 The functions that matter: `fail`, `over`, `settled`, `spoil`, `lost`.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Any
 

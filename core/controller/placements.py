@@ -9,8 +9,6 @@ Neighbours: `Resources` finds and keeps places; `relocation` moves and suspends;
 The functions that matter: `rank`, `work`, `_decide`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 

@@ -8,8 +8,6 @@ Neighbours: the scheduler decides what is kept (`core/schedule/reservations`); `
 it. The function that matters: `look`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

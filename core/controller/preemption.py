@@ -12,8 +12,6 @@ Neighbours: `Resources` knows who waits and where there would be room; `relocati
 functions that matter: `work`, `_take`, `_give_back`.
 """
 
-from __future__ import annotations
-
 from ..model import Spans, device_spans, spans
 from ..protocol import LogLine
 from ..slices import FIRST, Binding, Key, Resources

@@ -6,8 +6,6 @@ Neighbours: `clients` brings calls; `runs` says that slices have changed; `compl
 The functions that matter: `put`, `take_back`, `client_gone`.
 """
 
-from __future__ import annotations
-
 from .. import protocol as p
 from ..memory import Buffers, Ledger
 from ..model import Atoms, Impossible, Layout, ProgramError, laid_out, shard_bytes, validate_put

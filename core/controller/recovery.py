@@ -11,8 +11,6 @@ Until the islands have formed again, or the grace is over, clients' messages are
 controller takes them as if they had come now (`State.kept`). Hosts that the last start did not have are not waited for.
 """
 
-from __future__ import annotations
-
 from collections import deque
 
 import msgspec

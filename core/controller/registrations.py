@@ -10,8 +10,6 @@ formed anew; `compilation` has code compiled.
 The functions that matter: `registered`, `anew`, `code_ready`, `taken_back`.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import msgspec

@@ -18,8 +18,6 @@ Neighbours: `Resources` has the places; `array_copies` makes the run, and names 
 The functions that matter: `move`, `suspend`, `resume`, `work`, `_step`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 

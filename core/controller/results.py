@@ -9,8 +9,6 @@ Neighbours: `runs` lowers; `dispatch` and `outcomes` say what becomes of unkept 
 The function that matters: `promise`.
 """
 
-from __future__ import annotations
-
 from ..memory import Buffer, Buffers, Ledger
 from ..protocol import Blame
 from .buffer_names import BufferNames

@@ -7,8 +7,6 @@ Neighbours: `runs` and `admission` begin waits and end them; `compilation` knows
 The functions that matter: `begin`, `begin_code`, `over`, `late`, `words`.
 """
 
-from __future__ import annotations
-
 from ..model import Spans, spans
 from ..protocol import Blame, LogLine, Stalled, Waiting
 from .compilation import Compilation

@@ -8,8 +8,6 @@ reserves memory; `buffer_refs` counts which buffers a run holds; `outcomes` ends
 The functions that matter: `submit`, `advance`, `slice_changed`, `lower_again`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

@@ -3,8 +3,6 @@
 Neighbours: `relocation`, which asks when a slice is held.
 """
 
-from __future__ import annotations
-
 from ..memory import Buffers
 from ..model import Place, device_spans, spans
 from ..slices import Binding, Resources

@@ -4,8 +4,6 @@ A client hears when all that it asked for is done, or why it was not; an operato
 Neighbours: `clients` brings calls; `relocation` does it. The functions that matter: `called`, `operate`, `work`.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from ..model import Impossible, device_spans, spans

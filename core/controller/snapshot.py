@@ -4,8 +4,6 @@
 controller does not read the controller's tables.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from ..model import Spans, device_spans, spans

@@ -6,8 +6,6 @@ are to be told (`registrations`): all are listed from the tables as they are; no
 Neighbours: `snapshot` and `live_view` show these lists. The functions that matter: `waits`, `now`, `groups`.
 """
 
-from __future__ import annotations
-
 from operator import attrgetter
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@ The agenda is how a module tells one that stands above it what has happened. It 
 controller hands it to the module concerned, before the turn ends. So calls go down only.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable
 

@@ -11,8 +11,6 @@ Neighbours: `recovery` gives clients their arrays; `relocation` has the slices. 
 `client_back`, `tell`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from ..memory import Buffer, Buffers

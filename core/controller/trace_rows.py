@@ -5,8 +5,6 @@ more (when a device started, when it ended): they fill a trace of their own, and
 controller merely heard of are flagged as worked out.
 """
 
-from __future__ import annotations
-
 from ..memory import Ledger
 from ..model import Atoms, Gang, Layout, Place, Spans, Value, device_spans, shard_bytes, spans
 from ..record import ENDED, FAILED, LOST, Trace

@@ -6,8 +6,6 @@ Neighbours: `accounts`, which keeps a `Usage` of each account; `meters`, which s
 The functions that matter: `add`, `since`, `again_at`.
 """
 
-from __future__ import annotations
-
 from ..protocol import Used
 
 S = 1_000_000_000

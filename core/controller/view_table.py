@@ -3,8 +3,6 @@
 Neighbours: `views` makes views; `buffer_refs` counts what they hold; `outcomes` ends them with their sources.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from .records import BufferName, WaitingView

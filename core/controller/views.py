@@ -14,8 +14,6 @@ Neighbours: `clients` brings calls; `buffer_refs` counts; `outcomes` ends views 
 The functions that matter: `view`, `advance`, `_checked`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

@@ -7,8 +7,6 @@ A wait that begins and ends with almost every gang, as an island's for its oldes
 anew by setting two numbers: it is not in the heap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from heapq import heappop, heappush
 

@@ -11,8 +11,6 @@ The functions that matter most: `Stream.append`, `Relay.ordered`, `Relay.report`
 `controller.islands` has a `Stream` for each island, each `core.host.Host` a `Relay`.
 """
 
-from __future__ import annotations
-
 from . import frontier
 from .reduce import Reduction
 from .relay import Relay

@@ -7,8 +7,6 @@ seen as one number. So 25,000 roots that get the same messages and send the same
 Neighbours: `stream` reports what it writes and which beats come, and trims its log by `low`.
 """
 
-from __future__ import annotations
-
 from ..model import Spans
 from .tree import Tree
 

@@ -8,8 +8,6 @@ Neighbours: `relay` keeps one `Reduction` for each step and kind of report; a si
 same rules. Read `Reduction.add` first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any

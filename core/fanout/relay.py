@@ -22,8 +22,6 @@ Neighbours: `core.host.Host` calls it and sends its messages; `reduce` combines 
 end. Read `ordered` first, then `report` and `_combine`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any

@@ -14,8 +14,6 @@ if a host is silent, those until its lease ends and it is removed. Frees and poi
 `append` never refuses. The controller orders no new gangs while the log has `State.backlog` messages.
 """
 
-from __future__ import annotations
-
 from collections import deque
 
 from msgspec.structs import replace

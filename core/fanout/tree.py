@@ -7,8 +7,6 @@ tree has as many levels as it needs (two for 512 hosts at fanout 23). A subtree 
 the spans that name it are one pair as long as the member numbers have no gaps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 

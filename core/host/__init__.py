@@ -25,8 +25,6 @@ The parts share one `HostState`, which decides nothing, and are handed the other
 package uses `core.fanout` and `core.transfer`; nothing else in core imports it.
 """
 
-from __future__ import annotations
-
 from .executor import Executor
 from .host import Host
 from .host_codes import code_cause

@@ -9,8 +9,6 @@ tells? The answer comes from the stream (`settled`), not from what has happened 
 connections interleave. A step that was settled before a message was written has ended before the message came.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from typing import Any

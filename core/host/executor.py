@@ -16,8 +16,6 @@ commands are each one's, at the latest of their causes' times there. A simulator
 Neighbours: `host` feeds it. Read `_ordered` first, then `_gang`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -15,8 +15,6 @@ is cut from.
 Neighbours: `fanout.Relay`, `executor.Executor`, `transfer.Transfer`. Read `handle` first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

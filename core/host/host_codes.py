@@ -4,8 +4,6 @@ void with its epoch.
 Neighbours: `executor` brings both; `host_state` has what is said again after a new seat.
 """
 
-from __future__ import annotations
-
 from ..model import Hosts, Illegal, spans
 from ..protocol import MOST_ABOUT, Blame, Cause, CodeReady, CompileCode, Compiled, CompileStep, ForgetPlan, ToController
 from .host_state import HostState, own_blame, repeat

@@ -7,8 +7,6 @@ half too. So whether a transfer's data or its poison came first is decided in on
 Neighbours: `executor` brings steps and answers; `local_buffers` has the sources and targets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec

@@ -12,8 +12,6 @@ devices), or one for each device, for hardware with a queue for each device.
 Neighbours: `executor` brings gangs and what devices say of them; `local_buffers` has what they read and make.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import msgspec

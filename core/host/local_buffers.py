@@ -8,8 +8,6 @@ Neighbours: `launches`, `host_moves` and `executor` name buffers and retire them
 the buffer is idle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import msgspec

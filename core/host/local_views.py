@@ -10,8 +10,6 @@ made again.
 Neighbours: `executor` brings the step; `local_buffers` has the sources.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from ..model import Hosts, Range, spans, virtual_index

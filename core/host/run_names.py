@@ -6,8 +6,6 @@ Neighbours: `executor` begins a run with it; `plans` says which arguments a plan
 `names_of`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

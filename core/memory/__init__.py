@@ -6,8 +6,6 @@ footprint    how much memory a plan needs on each device, step by step;  atom_me
 spill        moves idle buffers to host memory and back
 """
 
-from __future__ import annotations
-
 from .buffers import Buffer, Buffers
 from .footprint import Footprint, donates, effective
 from .ledger import LacksMemory, Ledger, NeverFits, size_text

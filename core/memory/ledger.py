@@ -17,8 +17,6 @@ entered never waits for memory that only another admission could free.
 Transfers bring memory at any time and not in order. See `after`, and atom_memory.py for why this cannot deadlock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Set
 
 import msgspec

@@ -12,8 +12,6 @@ free memory (`LacksMemory.running`, `busy`)? If not, it refuses the newest run t
 memory (`holders_text`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from ..model import Atoms, Illegal, Spans, spans

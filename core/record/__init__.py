@@ -7,8 +7,6 @@ orderhash                  a hash that is equal if the same gangs entered the sa
 durations, clocks          estimates how long gangs took, and how far another process's clock is from ours
 """
 
-from __future__ import annotations
-
 from . import durations, increments, looks, trace
 from .clocks import MILLION, RATE, ClockExchange, Estimate, PeerClock, Reading, drift
 from .durations import EndedGang, taken, typical

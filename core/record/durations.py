@@ -8,8 +8,6 @@ its turn, and its devices were not idle in between. If there are enough deep sam
 Neighbours: `backend.admin.trace_export` and `seaway.tools.whatif`, which use the estimates as costs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter

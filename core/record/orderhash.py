@@ -4,8 +4,6 @@ It names gangs as users do, by client, program, run and step. Ids would depend o
 how often the controller was restarted. So a simulated run and the real run have the same hash.
 """
 
-from __future__ import annotations
-
 from hashlib import blake2b
 
 _MASK = (1 << 64) - 1

@@ -7,8 +7,6 @@ waits        why a gang waits
 policy/      fifo, stride, priority, ...: picks one of the gangs that may enter
 """
 
-from __future__ import annotations
-
 from .contention import Window
 from .reservations import Reservation
 from .scheduler import EarlyEntry, Scheduler, Ticket

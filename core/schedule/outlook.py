@@ -11,8 +11,6 @@ Neighbours: `reservations` knows what runs, and keeps what was worked out; `cont
 this through `policy.Ready`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec

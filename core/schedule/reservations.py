@@ -11,8 +11,6 @@ Neighbours: `scheduler` asks the policy and tells of gangs; `outlook` is what th
 matter: `ask`, `release`, `next_wakeup`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from operator import attrgetter

@@ -40,8 +40,6 @@ is queued as soon as another comes, or anything else happens before it is picked
 If a policy raises, or picks a gang that is not ready, fifo replaces it for good, and `faults` says why.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Any, Literal

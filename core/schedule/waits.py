@@ -1,7 +1,5 @@
 """Why a gang waits, in a word and in words: for people, and for the watchdog."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Literal
 

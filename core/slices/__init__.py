@@ -11,8 +11,6 @@ refusal_texts   the error text for a slice that cannot fit;  refusals: processes
 waiting_texts   the reason for which a slice waits
 """
 
-from __future__ import annotations
-
 from . import grids
 from .bindings import FIRST, LEFT, UNDECIDED, Binding, BoundSlice, MustWait
 from .placing import fits

@@ -3,8 +3,6 @@
 Neighbours: `resources`, which decides.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec

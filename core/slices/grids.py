@@ -1,7 +1,5 @@
 """Writes lists of devices as few grids, so that a place stays small whatever the size of its slice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from ..model import Grid

@@ -7,8 +7,6 @@ one sum, if a device of a higher load costs more than all devices of lower loads
 the lowest device number wins. A mesh only orders the devices, except on a torus, where its neighbours are neighbours.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache

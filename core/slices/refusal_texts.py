@@ -1,7 +1,5 @@
 """Words the error for a slice that cannot fit: why it cannot, and the nearest slice that would fit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import islice, permutations

@@ -4,8 +4,6 @@ Neighbours: the driver tells the controller of them (`HostRefused`, `HostAccepte
 reasons of slices that wait for hosts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -16,8 +16,6 @@ does not concern it (`park`). It gets the same ones back if they are free, or el
 No other module may remember a physical device: it must ask again after every remapping.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Container, Iterator
 
 import msgspec

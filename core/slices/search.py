@@ -3,8 +3,6 @@
 Neighbours: `resources` says what is bound where, and changes it; `placing` chooses among the devices that are offered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import msgspec

@@ -7,8 +7,6 @@ Neighbours: `resources` keeps the parents, and asks here for the parts. The func
 `refuse_part`.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from ..model import Impossible, Place, SliceSpec

@@ -1,7 +1,5 @@
 """Words why a slice waits: for other slices, or for hosts and devices that are not up."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ..model import Island, Place, device_spans, spans

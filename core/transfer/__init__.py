@@ -6,8 +6,6 @@ pending             messages that came before their transfer was opened, and the
 pieces              which pieces of a client's put or get a host sends or receives
 """
 
-from __future__ import annotations
-
 from .credits import at_once
 from .pieces import ALL, Piece, from_client, from_hosts, hosts_of, senders_to_client, to_client
 from .transfer_machine import CHUNK, POOL, Transfer

@@ -18,8 +18,6 @@ lane makes progress, in whatever order receives were opened. A source that is ne
 need.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 
 from ..model import Illegal

@@ -4,8 +4,6 @@ Both are bounded. The number of early messages is limited for each peer. The las
 ended are kept, far more than can still have messages under way.
 """
 
-from __future__ import annotations
-
 from typing import Generic, TypeVar
 
 from ..protocol import Blame, Close, Command

@@ -9,8 +9,6 @@ Which device sends which shard is worked out in one pass over the devices and re
 looks at its own devices only, and the client at the shards only.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import msgspec

@@ -6,8 +6,6 @@ them, whatever the order in which they reported. A sparse receive learns of its 
 ends at the first failure; a sender that offers later gets `Landed` at once, so that it frees its source.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from .. import protocol as p

@@ -5,8 +5,6 @@ has granted none when the source is ready gets an `Offer`, so that it knows that
 pieces.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from .. import protocol as p

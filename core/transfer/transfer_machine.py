@@ -17,8 +17,6 @@ are named as in the messages: a host by its number, client c by -c. A message th
 a message for a transfer that has ended is dropped. Nothing here depends on time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

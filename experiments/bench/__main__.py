@@ -4,8 +4,6 @@ Without names all benchmarks run. After one name, options are that benchmark's (
 --help`). Baselines run in the same run. Machines are shared and noisy, so figures are medians of CPU time, and ratios.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib import import_module

@@ -6,8 +6,6 @@ python -m experiments all
 python -m experiments fig5 --help
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ An option has one value or several: `--hosts 2,8,32` on the command line, `hosts
 makes its points from them, mostly with `grid`, which gives every combination.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ sim.run(until=lambda: one.ended >= 100)
 rate(sim)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from typing import Any
 

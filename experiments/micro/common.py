@@ -1,7 +1,5 @@
 """Options of the micro-benchmarks, and functions that measure their rates."""
 
-from __future__ import annotations
-
 from core.controller import Config
 from core.schedule.policy import named
 from sim.baselines import SYSTEMS, BaselineWork, Mode, run

@@ -4,8 +4,6 @@ It is an AllReduce of one scalar, then a scalar add; each output is the next inp
 program of 128, `-F` as one node that contains 128 of it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from core.model import Arg, Computation, Node, Out, Program, Ref, SliceSpec, Value

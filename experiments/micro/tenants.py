@@ -1,7 +1,5 @@
 """Simulates several clients on one island, each with a program of its own, for figures 8, 9 and 11."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Costs are committed in experiments/data, a file a model. `python -m tests.experiments.price` adds costs to the book.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Lists the computations of each way of training, by the keys that they have in the book of costs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import isqrt
 from typing import NamedTuple

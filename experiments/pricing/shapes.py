@@ -3,8 +3,6 @@
 Parameters are counted here by arithmetic; a test compares that with the arrays.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Simulates a training client: it makes the state and calls step after step, with the next queued while one runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ An island's step is cut into segments of layers. A segment's gradients go to the
 pass is over, while those of earlier segments are computed. Each island then applies its own and the received gradients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

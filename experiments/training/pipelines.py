@@ -1,7 +1,5 @@
 """A pipeline's training step as a program, with a node for every stage's pass over every micro-batch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from core.model import Arg, Out, Ref, Sharding, SliceSpec, Value

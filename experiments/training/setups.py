@@ -1,7 +1,5 @@
 """Clusters of TPU v3 hosts with given numbers of cores and islands, and the slices on which training steps run."""
 
-from __future__ import annotations
-
 from core.model import SliceSpec
 from sim.hardware import Setup, load
 

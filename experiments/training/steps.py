@@ -4,8 +4,6 @@ Each of a stage's weights, optimizer state and gradients is one buffer, with as 
 Activations and gradients that move have their real shapes and shardings, so moves between slices are planned exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 

@@ -8,8 +8,6 @@ pipelining, schedules `sw.pipeline`: stages on slices, and the order of their mi
 checkpoints/          `sw.checkpoint`
 """
 
-from __future__ import annotations
-
 from . import schedules
 from .jitted import jit, pmap
 from .pipelining import Pipeline, Stage, pipeline, stage

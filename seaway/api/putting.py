@@ -1,7 +1,5 @@
 """`sw.put`: contents onto a slice, or an array onto another slice or sharding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any

@@ -5,8 +5,6 @@ in which order is what is left when only its own entries are read. A program tha
 that schedule, since the devices of a stage work in the order of the calls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 

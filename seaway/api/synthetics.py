@@ -1,7 +1,5 @@
 """`sw.synthetic`: a computation that is only its cost. It takes any arguments, and computes nothing."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

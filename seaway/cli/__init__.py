@@ -3,8 +3,6 @@
 Only the file of the command that is called is imported: an agent needs no simulator, and starts in a third of the time.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """`seaway token` makes the token of an account; `seaway usage` shows what each account has used."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

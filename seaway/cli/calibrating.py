@@ -1,7 +1,5 @@
 """`seaway calibrate --out mine.toml`: measures this machine and writes a cluster file for the simulator."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`seaway checkpoint verify FOLDER`: reads all files of a checkpoint, and names those that are damaged or missing."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`seaway up` and `seaway down`: start a controller and agents as child processes on this machine, and end them."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

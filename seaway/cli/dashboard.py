@@ -1,7 +1,5 @@
 """`seaway dashboard`: a page in the browser that shows what a cluster does, or what a saved trace or event log has."""
 
-from __future__ import annotations
-
 import argparse
 import signal
 import sys

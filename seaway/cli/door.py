@@ -1,7 +1,5 @@
 """`seaway door`: JAX programs run through Seaway unchanged. It prints the variables that turn that on."""
 
-from __future__ import annotations
-
 import argparse
 import getpass
 import logging

@@ -3,8 +3,6 @@
 Each asks the controller once, and then shows how far that has come until it is done; Ctrl-C ends only the showing.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`seaway log` and `seaway replay`: show the events that a real controller received, and run them again here."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

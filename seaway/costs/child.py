@@ -6,8 +6,6 @@ FOLDER holds `request.json` and `computation`, the bytes of jax.export. This pro
 or `error.json`. It imports nothing of Seaway, and JAX only after the environment is set.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

@@ -4,8 +4,6 @@ A lowered computation goes in; HLO text, costs and memory come out. libtpu looks
 lock, which the user's process must not do.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

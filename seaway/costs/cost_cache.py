@@ -4,8 +4,6 @@ It is a folder of small JSON files, one a cost: `$SEAWAY_CACHE`, or `seaway` bel
 file that cannot be read or written is ignored.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib.metadata

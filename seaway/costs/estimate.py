@@ -6,8 +6,6 @@ not go with these. Operations that a compiler fuses add no bytes. Collectives th
 for them, and for reliable figures, give costs (`cost=`, `sw.simulate(costs=...)`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import Any

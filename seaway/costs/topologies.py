@@ -1,7 +1,5 @@
 """Parses names of TPU topologies such as `v3:32x32`: the generation, and the chips along each axis of its torus."""
 
-from __future__ import annotations
-
 import re
 from difflib import get_close_matches
 from math import prod

@@ -14,8 +14,6 @@ is shown follows from that in the browser, so a saved trace and a running cluste
 a source of `seaway.trace`, which stands above.
 """
 
-from __future__ import annotations
-
 from .columns import TIMES
 from .live_page import LivePage, TracePage
 from .log_source import LogSource

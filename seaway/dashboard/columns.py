@@ -6,8 +6,6 @@ The head names the tables and their columns in order. All times are nanoseconds 
 are exact for a hundred days. Neighbours: `page_server`, which sends them; `static/feed.js`, which reads them.
 """
 
-from __future__ import annotations
-
 from array import array
 from typing import Any
 

@@ -3,8 +3,6 @@
 Neighbours: `looking`, what a source does; `backend.admin.trace_export`, the call.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError

@@ -11,8 +11,6 @@ what to do if it does not.
 Neighbours: `page_server`, `page_file`; `sessions.session` and `trace.trace`, which make pages when asked.
 """
 
-from __future__ import annotations
-
 import json
 from html import escape
 from pathlib import Path

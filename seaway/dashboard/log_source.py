@@ -4,8 +4,6 @@ Neighbours: `looking`, what a source does; `core.record.eventlog`; `seaway.trace
 which knows times and no reasons.
 """
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

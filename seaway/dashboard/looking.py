@@ -6,8 +6,6 @@ Neighbours: `controller_source`, `log_source` and `seaway.trace.trace_source`, o
 `core.record.looks`, the data.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any

@@ -8,8 +8,6 @@ Numbers are packed in columns: differences between neighbours, as 8 planes of by
 are zeros: a gang takes some 20 bytes. Neighbours: `columns`, the numbers; `static/feed.js`, which unpacks them.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 import zlib

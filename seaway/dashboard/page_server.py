@@ -13,8 +13,6 @@ after seconds, or sooner if there are many. A request must name this server as l
 here (DNS rebinding) gets nothing. Neighbours: `looking`, whose numbers these are.
 """
 
-from __future__ import annotations
-
 import hmac
 import logging
 import secrets

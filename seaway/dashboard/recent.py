@@ -8,8 +8,6 @@ Neighbours: `looking`, the sources; `core.record.increments`, what an answer has
 The page computes the same, and more, in the browser (`static/usage.js`).
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from typing import NamedTuple
 

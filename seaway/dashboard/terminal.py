@@ -3,8 +3,6 @@
 Neighbours: `recent`, the numbers of the last seconds; `cli.top`, which shows this again and again.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from rich.console import Group, RenderableType

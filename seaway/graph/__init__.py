@@ -6,8 +6,6 @@ graph        the graph: calls, routes and arguments, and its lowering to core's 
 given_costs  costs of computations as users state them
 """
 
-from __future__ import annotations
-
 from . import tracing
 from .given_costs import Cost, collectives, kernel_of, nbytes
 from .graph import CallNode, Given, Graph, single

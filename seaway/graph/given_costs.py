@@ -1,7 +1,5 @@
 """Reads `cost=`: a time, a priced kernel, or a function of the arguments' shapes becomes the simulator's `Kernel`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 

@@ -1,7 +1,5 @@
 """`Signature`: a computation for arguments of certain shapes and types, with everything known before it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 

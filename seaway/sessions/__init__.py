@@ -7,8 +7,6 @@ port       the interface between a session and its driver: `simulated/` or `conn
 deadlines  when runs are due;  replaced: the warning that a policy failed and fifo replaced it
 """
 
-from __future__ import annotations
-
 from . import ambient
 from .arguments import checked_retries
 from .array_groups import ClientBuffer, DescribedArray, Fetch

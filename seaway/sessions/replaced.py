@@ -3,8 +3,6 @@
 All times measured after that belong to fifo, so a user must not read the figures without knowing.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Iterable

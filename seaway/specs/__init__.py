@@ -7,8 +7,6 @@ shardings  how an array lies on a slice, in core's words and as a NamedSharding 
 operand    what stands for an array in a call: an `Array`, or a value under trace
 """
 
-from __future__ import annotations
-
 from . import avals, shardings, trees
 from .avals import Aval, aval, dtype_name, jax_dtype
 from .operand import Operand

@@ -1,7 +1,5 @@
 """Between JAX's words for how an array is split (PartitionSpec, NamedSharding) and core's."""
 
-from __future__ import annotations
-
 import sys
 from functools import cache, lru_cache
 from math import prod

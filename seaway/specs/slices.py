@@ -1,7 +1,5 @@
 """Slices: what a user asks of the cluster's devices. A declaration; each session binds it to devices of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import prod

@@ -4,8 +4,6 @@ The part of a bin that intervals cover is the difference of two sums, one over t
 `bincount` makes both for all intervals at once. Where all times of a gang lie in one bin, their sum is enough.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from .times import Bools, Floats, Ints

@@ -10,8 +10,6 @@ Neighbours: `seaway.chakra_files` has the format, `facts` the rows, `step_works`
 matter: `write`, `chunks`, `_pieces`, `_transfers`.
 """
 
-from __future__ import annotations
-
 import json
 from bisect import bisect_left, bisect_right
 from collections import defaultdict

@@ -6,8 +6,6 @@ client competes in a bin if it had a run under way for at least half of it: to g
 Neighbours: `lines` draws these frames. The functions that matter: `shares`, `fairness`, `latencies`.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -4,8 +4,6 @@ An unknown time is NaN. `inferred` names the times of a row that were computed r
 `frame[frame.inferred == ""]` has only measured rows.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ A large trace has tens of millions of them, so a frame has a limit. They are mad
 hosts of the devices that are asked for: what is needed beside the frame itself does not grow with the trace.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What the colours of a picture stand for: names of clients, programs or steps, each gang's name, and its colour."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple

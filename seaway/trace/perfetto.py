@@ -6,8 +6,6 @@ with arrows from the gang that made the contents to the gang that reads them. Me
 microseconds with three decimals, so nanoseconds are kept.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import cached_property

@@ -10,8 +10,6 @@ renamed, `trace.json` last; so a folder without it is not a complete trace, and 
 as it was. A trace that is replaced while it is read is read again.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

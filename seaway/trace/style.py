@@ -10,8 +10,6 @@ Colours are Okabe and Ito's, which people with any colour vision can tell apart.
 to it. Nothing here uses pyplot, so no figure is left open and no setting leaks into a user's notebook.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Core counts integer nanoseconds. Frames show microseconds, as floats, since those are what people compare.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any

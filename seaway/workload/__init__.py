@@ -19,8 +19,6 @@ job_logs          `philly`, `helios`, `pai`: from public logs of clusters;  requ
 True
 """
 
-from __future__ import annotations
-
 from .arrival_files import load
 from .chakra_ranks import load as chakra
 from .failing_hosts import failures, failures_of, stragglers

@@ -1,7 +1,5 @@
 """`poisson` and `poisson_jobs`: arrivals whose times do not depend on one another, drawn from a seed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from math import exp, inf, log, log1p

@@ -7,8 +7,6 @@
 Neighbours: `arrival_files` reads what `Arrivals.save` writes; `job_logs` has the logs of jobs.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@ A call of a program runs one computation (`opbyop`), a chain of them (`chained`)
 (`fused`); each output is the next input.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

@@ -14,8 +14,6 @@ it into the store. A host's calls run one after the other, and its devices wait 
 without waiting: each call gets a reference to the result of the previous one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

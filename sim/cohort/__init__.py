@@ -22,8 +22,6 @@ certain, which may be before its time at the hosts: executors are confluent, so 
 that. The causes of a command say when each host carries it out.
 """
 
-from __future__ import annotations
-
 from .alike import AlikeHosts
 from .gangs import CohortGang
 from .history import Checkpoint, ContentsCame, Input, OrderLeft, PeerGone, Slowed, ThreadTimes, subject

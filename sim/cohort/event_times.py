@@ -6,8 +6,6 @@ are dropped: what follows from an event of now is not sooner than now, so they d
 Neighbours: `commands` asks when; `island` and `commands` say what happened.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

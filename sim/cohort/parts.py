@@ -8,8 +8,6 @@ while what was merged is soon divided again.
 Neighbours: `alike` has the executors, and says what divides them; `island` and `commands` ask for parts by hosts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter

@@ -4,8 +4,6 @@ Rows are host numbers within the island. `Rows` selects hosts from a vector: a s
 which costs no copy.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ becomes a cohort again knows what its later orders speak of.
 Neighbours: `island` asks; `sim.simulation.regrouping` goes on learning while there is no cohort.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from core.model import Gang, Move, Plan, Spans

@@ -5,8 +5,6 @@ threads   work done one item at a time: threads of a process, or of a pool
 jitter    random delays as a pure function of (seed, source, number)
 """
 
-from __future__ import annotations
-
 from . import jitter
 from .clock import LATE, LATER, SimClock, Stuck, StuckWatch, Unannounced
 from .jitter import Ints, Noise

@@ -5,8 +5,6 @@ collects them and handles them at priority `LATE`, after all other events of tha
 So the exact simulation and the cohort simulation give equal results. What those may add to is handled at `LATER`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sized
 from heapq import heapify, heappop, heappush
 from typing import Any

@@ -6,8 +6,6 @@ functions have no state: an island of 512 state machines and one vector of 512 c
 numpy vectors go through the same 64-bit arithmetic.
 """
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray

@@ -7,8 +7,6 @@ lane accounts for them in their place, all at once, without an event for each. A
 bring in the same nanosecond into an order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any, Protocol

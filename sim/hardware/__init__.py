@@ -9,8 +9,6 @@ ici, axes        how long those collectives take on the links between a gang's d
 toml_tables      reads TOML, with errors that say how to put things right
 """
 
-from __future__ import annotations
-
 from . import chips, setups
 from .axes import link
 from .chips import Chip

@@ -14,8 +14,6 @@ All groups of a gang run their collectives at the same time. Groups that interle
 one chip always do: the bandwidth of an axis is what one group gets.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import prod
 from typing import Literal, NamedTuple

@@ -4,8 +4,6 @@ A *device* is what a program sees as one device: a core of a TPU v3, a whole chi
 The exception is `ici_bandwidth`: it is for one link and direction, and the devices of a chip share it.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import msgspec

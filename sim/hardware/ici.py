@@ -11,8 +11,6 @@ Let each of N members have V bytes in all at the end, and let a link carry W byt
 - permute: each member sends to the next; a link carries as many messages as a step has hops.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import combinations
 from math import ceil, prod

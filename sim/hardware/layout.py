@@ -5,8 +5,6 @@ devices of a chip are neighbours on the last axis. Which axes wrap follows from 
 as long as a pod's, on a 3D torus all axes of a slice that consists of whole cubes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import prod
 

@@ -4,8 +4,6 @@
 `load("A", hosts=25_000)`, `load("C", islands=64, dcn={"latency": "50 us"})`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

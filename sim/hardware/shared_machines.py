@@ -14,8 +14,6 @@ describe our own backend on one machine, and `seaway calibrate` writes them:
     devices = true                           # what devices compute takes these cores, too
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

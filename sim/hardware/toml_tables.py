@@ -3,8 +3,6 @@
 A figure is a number, a text with a unit ("900 GB/s", "16 GiB", "1.5 us"), or a table of `value` and `source`.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterable, Mapping

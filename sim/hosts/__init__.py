@@ -6,8 +6,6 @@ device_queues   queues of gangs that start together
 context         what a process needs of its simulation; collective worlds, ready when all members have joined
 """
 
-from __future__ import annotations
-
 from .client_process import ClientTransfer, SimClient
 from .context import Context, RareTimes, SimWorlds
 from .device_queues import Fabric, GangOnDevices, Takes

@@ -9,8 +9,6 @@ its kernel's time on these devices, times the factor of its slowest host; values
 compute on their hosts' cores (`OnCores`) take as long as they have to wait for cores, too.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol

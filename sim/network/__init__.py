@@ -6,8 +6,6 @@ roads            which ports lie between two devices: links of a torus, network 
 message_sizes    how many bytes a message has on the wire
 """
 
-from __future__ import annotations
-
 from .bulk import CARRIED_BYTES, BulkNetwork, even_rows, number_of, transfer_of
 from .message_sizes import TALK, MessageSizes, is_quiet, moves_nothing
 from .network import CONTROLLER, Network, Together, about, link_of, rank, report_number

@@ -10,8 +10,6 @@ But it does not overtake a longer chunk of its own transfer.
 What a client puts or gets is bounded by its own card alone (`ClientCard`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Nominal sizes count the items in a message, instead of encoding it: they do not 
 and are cheap to compute. Plans and literals, which can be long, count with their real size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

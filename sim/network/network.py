@@ -5,8 +5,6 @@ Core's links resend what a broken connection loses; this models the contract of 
 queue behind contents (packets interleave, and control messages are small): only the processes at the ends delay them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -10,8 +10,6 @@ one event.
 Neighbours: `bulk` says how long contents take, and what comes behind a port.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 

@@ -15,8 +15,6 @@ Neighbours: `ports` are what can carry one thing at a time; `bulk` takes content
 matter: `route`, `ways_of`, `taking_part`.
 """
 
-from __future__ import annotations
-
 from functools import cache, lru_cache
 from math import prod
 from typing import NamedTuple

@@ -7,6 +7,4 @@ message_batching  Python processes send several messages as one
 computing         devices that compute on their hosts' cores
 """
 
-from __future__ import annotations
-
 from .core_sharing import SharedMachines

@@ -7,7 +7,5 @@ takeover         when a fault falls due: a cohort becomes a process for each hos
 regrouping       when it is over: the processes become a cohort again
 """
 
-from __future__ import annotations
-
 from .faults import Fault
 from .simulation import MIB, Simulation, bounds_of, fanout_of

@@ -6,8 +6,6 @@ one falls due that makes hosts differ, they are simulated one by one (`takeover`
 (`regrouping`). A fault on a cohort for which none is still announced is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 from random import Random

@@ -10,8 +10,6 @@ No scheduling, ordering or placement is decided here: core's machines decide, an
 take. The same arguments give the same trace, to the byte.
 """
 
-from __future__ import annotations
-
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sized

@@ -3,8 +3,6 @@
 `named` makes a policy from a text that a user writes on a command line or in a file: `stride`, `priority:age=10ms`.
 """
 
-from __future__ import annotations
-
 from .base import HOOKS, Board, Policy, Ready, Reserve, RunningGang, Surroundings, Ticket, definers, writes
 from .best_fit import BestFit
 from .cluster_view import ClusterView, IslandUse

@@ -25,8 +25,6 @@ is shown what runs and what waits for room (`Ready.running`, `Ready.waiting`), a
 who passes whom: it looks after wide gangs itself. `reservations` says how long devices are kept at most.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, Protocol

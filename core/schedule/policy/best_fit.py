@@ -4,8 +4,6 @@ A block that fills a hole leaves the large holes to slices that need them. Neigh
 step away along an axis; those that are free are counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import product

@@ -3,8 +3,6 @@
 Neighbours: `placement`, which is handed it; the controller's `placements`, which does what is said here.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate

@@ -4,8 +4,6 @@ A deadline belongs to a run. It is not guaranteed: a run whose deadline has pass
 ones. Runs without a deadline starve under a steady load of runs that have one. That is intended.
 """
 
-from __future__ import annotations
-
 from .base import Policy, Ready, Ticket
 
 NONE = 1 << 62  # nanoseconds; later than any real deadline

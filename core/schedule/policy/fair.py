@@ -16,8 +16,6 @@ such gangs already. Otherwise the wide client would be entitled to run many gang
 clients would pay for a delay that a third client caused on devices which they never used.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 
 import msgspec

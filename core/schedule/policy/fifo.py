@@ -4,8 +4,6 @@ This is what the paper describes, and what replaces a user's policy that fails. 
 before it, so none starves. A client that submits more than others gets more than others.
 """
 
-from __future__ import annotations
-
 from .base import Policy, Ready, Ticket
 
 

@@ -16,8 +16,6 @@ order of their runs (`pick`), unless another policy's `pick` is inherited before
 Neighbours: the controller's `placements` keeps what is known of slices, and does what is said here.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import ClassVar
 

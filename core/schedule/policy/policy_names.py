@@ -4,8 +4,6 @@ A package gives its policies names by entry points of the group `seaway.policies
 the caller of `named` passes what finds them, and it is called only when a name is none of ours.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping

@@ -8,8 +8,6 @@ more urgent with each gang.
 Slices that wait for devices go by priority, too, and take devices of those of a lower one, unless `preempt` is 0.
 """
 
-from __future__ import annotations
-
 from .base import Policy, Ready, Ticket
 from .slice_use import SliceUse
 

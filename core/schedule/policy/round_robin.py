@@ -4,8 +4,6 @@ A turn is a charge of 1 (see `fair`). The client that has had fewest turns goes 
 current round. No client starves. A client with long gangs gets most of the time.
 """
 
-from __future__ import annotations
-
 from .base import Ticket
 from .fair import Fair
 

@@ -7,8 +7,6 @@ a gang down by not much more than `stretch` times. `stretch=0` is first come, fi
 Slices that wait for devices go by the time for which they are expected to need them; others go last.
 """
 
-from __future__ import annotations
-
 from .base import Policy, Ready, Ticket
 from .slice_use import NEVER, SliceUse
 

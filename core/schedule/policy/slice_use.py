@@ -3,8 +3,6 @@
 Neighbours: the controller's `placements` makes them and keeps them true; `Policy.slice_rank` and `Placement` read them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

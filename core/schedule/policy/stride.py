@@ -7,8 +7,6 @@ the order. Counted when gangs finish, with d gangs in flight, the bound is (d + 
 plan states, so a client that understates them gets more.
 """
 
-from __future__ import annotations
-
 from .base import Ticket
 from .fair import Fair
 

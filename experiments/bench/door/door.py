@@ -6,8 +6,6 @@ program runs through a door to a cluster of so many agents too, which share the 
 so many processes, of which the slowest counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from statistics import median

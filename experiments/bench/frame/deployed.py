@@ -4,8 +4,6 @@
 session. All processes end with the block, and with this process, however it ends.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -5,8 +5,6 @@ and with this process. `door.env` are the variables that it prints for its users
 program on 8 CPU devices of its own. `with on_cluster() as served:` starts a cluster, and a door to it.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

@@ -4,8 +4,6 @@
 say. What it says, and what it returns, are lines of JSON; other output is ignored. Such a process ends with this one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -6,8 +6,6 @@ give the time with a call. Work that waits for peers is measured in a `jax.distr
 number of busy cores (CPU time over time) and the machine's speed are kept too.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ A case says what is run, on how many hosts, and on which devices. Drawing does n
 gives the same cases on every machine. `measuring` runs a case in a session.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator, Sequence

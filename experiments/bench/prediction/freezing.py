@@ -5,8 +5,6 @@ asked for. A file whose devices compute on the machine's own cores is of CPU dev
 `alone` adds the times that CPU devices take for each computation alone.
 """
 
-from __future__ import annotations
-
 import re
 import time
 import tomllib

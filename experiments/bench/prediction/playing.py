@@ -6,8 +6,6 @@ speed runs beside it. A simulated case may be run at such a speed. A process tha
 reported.
 """
 
-from __future__ import annotations
-
 import gc
 import tempfile
 import time

@@ -6,8 +6,6 @@ simulated, run for real several times, and simulated again at the machine's spee
 (`measuring`).
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import tempfile

@@ -5,8 +5,6 @@ prediction for the machine's speed during the repeats, and its error. Rows whose
 listed separately, since they cannot judge a model. Only the measurements decide which rows these are.
 """
 
-from __future__ import annotations
-
 import csv
 import statistics
 from collections.abc import Callable, Mapping, Sequence

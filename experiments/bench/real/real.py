@@ -6,8 +6,6 @@ result, or reads it (Read, on one host: of several, JAX's processes have a part 
 many processes, which call the same computation asynchronously with as many calls outstanding as an agent has.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import time

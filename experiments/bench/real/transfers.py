@@ -5,8 +5,6 @@ fro between their slices, each hop after the one before. The call's time is divi
 between two processes of this machine, with chunks as large as Seaway's (1 MiB) and one answer an array.
 """
 
-from __future__ import annotations
-
 import socket
 import statistics
 import time

@@ -7,8 +7,6 @@ The first table plays the same jobs on Seaway's scheduler (profile `ideal`) and 
 nanoseconds a hand-over; where that decides a tie, another job goes first. The second one names its aims.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

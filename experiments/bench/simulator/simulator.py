@@ -6,8 +6,6 @@ Each play runs in a process of its own, whose peak memory is printed. Naive mode
 of three rounds which has the median ratio. Start-up is not in the rates, but printed beside them.
 """
 
-from __future__ import annotations
-
 import resource
 import sys
 from collections.abc import Callable, Generator, Sequence

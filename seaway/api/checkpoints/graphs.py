@@ -9,8 +9,6 @@ commit knows that all is written, and arrays are made of what has been read, wit
 A program depends only on how the arrays look; folder and step are in the request, its first argument.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial

@@ -6,8 +6,6 @@ fusion of an all-reduce and a slice. An asynchronous collective is a chain of fu
 ones do other work at the same time.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 

@@ -5,8 +5,6 @@ and not once more. Elementwise work is fused with what comes before or after it:
 `dot` reads it too, and what it makes of a `dot`'s result is written instead of that. Neighbours: `tally`; `work`.
 """
 
-from __future__ import annotations
-
 from .loops import INDEX
 from .shapes import leaves, main_memory
 from .text import HloComputation, Module, Op

@@ -12,8 +12,6 @@ A group is described as nested (size, stride), major first: ((8, 1),) are eight 
 eighth of 2048, and () is all devices. Devices are numbered as the program's mesh numbers them.
 """
 
-from __future__ import annotations
-
 import re
 from math import prod
 

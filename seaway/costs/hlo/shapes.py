@@ -1,7 +1,5 @@
 """Parses types in HLO text, such as `bf16[64,1024]{1,0:T(8,128)(2,1)S(1)}`, and tuples of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from math import prod

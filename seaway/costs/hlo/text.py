@@ -1,7 +1,5 @@
 """Parses HLO text into a `Module` of computations, with operations in the order of the compiler's schedule."""
 
-from __future__ import annotations
-
 import re
 from functools import cached_property
 from math import prod

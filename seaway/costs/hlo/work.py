@@ -7,8 +7,6 @@ Text from before fusion is counted as if everything that can be fused were fused
 operands in memory move them (`MOVING`). Elementwise work, slices and layouts add no bytes.
 """
 
-from __future__ import annotations
-
 import re
 from math import prod
 from typing import Literal

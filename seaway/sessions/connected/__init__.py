@@ -8,8 +8,6 @@ hosttimes, interrupts      when hosts ran gangs, by their own clocks; Ctrl-C dur
 Each name is imported when it is first used: connecting needs no controller.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

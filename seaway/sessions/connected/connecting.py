@@ -1,7 +1,5 @@
 """`sw.connect`: a session with a controller that runs elsewhere."""
 
-from __future__ import annotations
-
 from os import PathLike
 
 from backend.auth import Access, AccessRefused, access

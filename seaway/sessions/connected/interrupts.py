@@ -3,8 +3,6 @@
 Outside of them Ctrl-C works at once. In both cases the handler that was installed before the session is the one called.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Callable

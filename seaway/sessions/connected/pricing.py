@@ -4,8 +4,6 @@ Policies and the bounds of waits use the cost. It is the first of these that is 
 of recorded executions; an estimate from the function's flops and bytes, with round figures for the platform.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

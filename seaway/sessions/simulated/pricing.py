@@ -3,8 +3,6 @@
 The cost is the user's if there is one, or else an estimate from the JAX function's flops and bytes.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

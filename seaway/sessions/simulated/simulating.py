@@ -1,7 +1,5 @@
 """`sw.simulate`: opens a session on simulated hardware. It runs the same core as a real session."""
 
-from __future__ import annotations
-
 import copy
 import importlib.metadata
 import inspect

@@ -4,8 +4,6 @@ The number is known from contents (`values="compute"`), or given by the user (`s
 those of the whole array.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any

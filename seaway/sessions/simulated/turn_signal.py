@@ -10,8 +10,6 @@ Only Linux says which core a thread is on, and lets it choose: elsewhere, the sy
 Neighbour: `turns`, which has a `TurnSignal` for each thread.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading

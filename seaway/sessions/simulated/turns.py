@@ -11,8 +11,6 @@ inside `threading` or a similar module. If so, the next thread gets the turn, an
 when it calls again.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

@@ -3,8 +3,6 @@
 Tests compare these with what the options really take. Neighbours: `simulating` and `connected/local_cluster`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 

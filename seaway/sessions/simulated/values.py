@@ -3,8 +3,6 @@
 The simulation itself moves no contents, so `Values` holds them beside it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 

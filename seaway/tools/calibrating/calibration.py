@@ -4,8 +4,6 @@ A figure with a `place` is written to the file; others are only in the table. Wh
 `missing`, in the file's note and on the terminal. `measuring` makes the figures; `sim.hardware` reads the file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence

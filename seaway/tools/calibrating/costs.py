@@ -16,8 +16,6 @@ The counts come from the controller's node (`backend.node.traffic`), which write
     literal                    contents that travel in a call, on each host
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A session of one host and a session of all hosts together show what a host costs
 between hosts, and devices compute. `cli.calibrating` prints the result.
 """
 
-from __future__ import annotations
-
 import os
 import platform as python_platform
 import time

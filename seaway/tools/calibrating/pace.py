@@ -8,8 +8,6 @@ A core that shares its hardware with another tenant's thread is nearly half as f
 counter shows it. `measuring` keeps the speed that its costs hold for; `experiments.bench` predicts for a run's speed.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

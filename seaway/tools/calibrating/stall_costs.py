@@ -6,8 +6,6 @@ frequencies. Those stalls are chosen with which simulated calls differ most like
 The computation is that of `workloads`; sim's `cores` simulates stalls.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from itertools import product

@@ -1,7 +1,5 @@
 """This machine: the number of cores we may use, its memory's speed, and a fixed piece of Python to tell its own."""
 
-from __future__ import annotations
-
 import os
 import platform
 import time

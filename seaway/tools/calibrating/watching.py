@@ -8,8 +8,6 @@ completions   an agent's thread that waits for enqueued gangs to end
 device        threads that compute, which JAX started from these two
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

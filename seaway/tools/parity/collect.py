@@ -7,8 +7,6 @@ from its event log. Ids (of runs, buffers, the global sequence) depend on the or
 are left out, since simulated clients read results without them.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, get_args

@@ -7,8 +7,6 @@ Neither run sees the other. Both get what a deployer gives in advance: the clust
 computation's assumed cost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

@@ -8,6 +8,4 @@ shrinking      makes a world in which something went wrong smaller, as long as t
 checking       all of it, and what is said
 """
 
-from __future__ import annotations
-
 from .checking import CheckedPolicy, checked

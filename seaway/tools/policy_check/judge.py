@@ -5,8 +5,6 @@ depends on something that it was not shown. What a policy gets is compared befor
 itself around `pick`, which must change nothing. Random generators are no part of that: they may be drawn from.
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Callable

@@ -6,8 +6,6 @@ before it, or that devices are kept free for too long.
 The function that matters: `play`.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush

@@ -3,8 +3,6 @@
 The function that matters: `play_slices`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial

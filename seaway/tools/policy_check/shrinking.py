@@ -1,7 +1,5 @@
 """Makes a world in which a policy did something wrong smaller, as long as the same goes wrong there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 

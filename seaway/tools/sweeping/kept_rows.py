@@ -4,8 +4,6 @@ A line is written at once, so a kill in the middle loses at most that one. Each 
 of the program, the policy and the options): rows that were made of something else are refused, and not mixed in.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b

@@ -9,8 +9,6 @@ cut, so it gets its stated cost; its kernel is one step.
 A computation is identified by its key and by the number of devices it ran on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from statistics import median
 from typing import NamedTuple

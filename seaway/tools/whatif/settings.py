@@ -1,7 +1,5 @@
 """The settings under which a workload is run again: the changes a user may make, and checks that they are possible."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

@@ -8,8 +8,6 @@ waits for a run whose contents it fetches waits for the contents.)
 `whatif_runs` makes simulated clients repeat the calls; `call_durations` has the computations' times.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

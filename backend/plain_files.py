@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 log = logging.getLogger("seaway.files")
+OURS = 0o600  # the mode that a new temporary file has
 
 
 def opener(path: str, flags: int) -> int:
@@ -49,14 +50,15 @@ def settle(folder: Path) -> None:
         os.close(handle)
 
 
-def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600) -> None:
+def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = OURS) -> None:
     """Writes all of a file or nothing, even if the process dies, or two write at once. `durable`: also if the machine
     loses power."""
     handle, fresh = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            os.fchmod(file.fileno(), mode)
+            if mode != OURS:
+                os.fchmod(file.fileno(), mode)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())

@@ -103,9 +103,8 @@ class Simulation:
         self.works, self.worked = list[GangWork](), (array("q"), array("i"))  # what gangs do; by seq, which of that
         self._numbered, self._starts = dict[int, int](), dict[int, int]()
         dcn = setup.dcn
-        byte_ps = int(1e12 / dcn.bandwidth) if dcn.bandwidth else 0
-        jitter = self.noise.latency + dcn.jitter
-        latency, byte_ps = (0, 0) if profile.instant else (dcn.latency, byte_ps)
+        latency, bandwidth = (0, 0) if profile.instant else (dcn.latency, dcn.bandwidth)
+        byte_ps, jitter = int(1e12 / bandwidth) if bandwidth else 0, self.noise.latency + dcn.jitter
         self.network = Network(self.clock, latency, byte_ps, jitter, seed, self._arrive)
         small = min(SMALL, chunk // 16)
         self.contents = BulkNetwork(self.clock, self.cluster, self._roads(), self._arrive, self.trace, small)

@@ -73,7 +73,7 @@ def _(put: Patch) -> None:
     first=RESERVES,
 )
 def _(put: Patch) -> None:
-    def all_of_it(facts: Any, group: Any, edges: Any, available: int, used: Any, by_client: bool = False) -> Any:
-        return reserved(facts, group, edges, available, lambda fine: np.zeros_like(used(fine)), by_client)
+    def all_of_it(facts: Any, group: Any, edges: Any, available: int, used: Any, *more: Any, **named: Any) -> Any:
+        return reserved(facts, group, edges, available, lambda fine: np.zeros_like(used(fine)), *more, **named)
 
     put(busy, "reserved", all_of_it)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from core.model import Cluster, spans
-from core.record import Trace
+from core.record import LOST, Trace
 from tests.invariants import Checker, Observation
 
 Row = tuple[int, int, int, int]  # place, client, since, until
@@ -50,9 +50,13 @@ class ReservedRows(Checker):
         self._rows = rows = [
             (row["place"], row["client"], row["since"], row["until"]) for row in trace.reservations.rows()
         ]
-        opened = [(trace.places[row[0]].devices, row[1]) for row in rows if row[3] < 0]
+        opened = [(trace.places[row[0]].devices, row[1]) for row in rows if row[3] < 0 and row[1] != LOST]
         if len(opened) != len(kept) or set(opened) != kept:
             self.fail(f"rows without an end: {_text(opened)}; the policies keep {_text(sorted(kept))}")
+        lost = [trace.places[row[0]].devices for row in rows if row[3] < 0 and row[1] == LOST]
+        away = [device for devices in lost for device in spans.items(devices)]
+        if len(set(away)) < len(away) or any(map(self._controller.resources.usable, away)):
+            self.fail(f"lost, and there, or lost twice: {away}")
         for old, new in zip(before, rows, strict=False):
             ends = self._looked <= new[3] <= now
             if new[:3] != old[:3] or (new[3] != old[3] and not (old[3] < 0 and ends)):
@@ -90,6 +94,8 @@ def counted_fraction(trace: Trace, cluster: Cluster) -> float:
         gangs.setdefault(int(device), []).append((round(start * 1_000), round(end * 1_000)))
     total = 0
     for row in trace.reservations.rows():
+        if row["client"] == LOST:
+            continue
         since, until = max(low, row["since"] - first), min(high, row["until"] - first)
         for device in spans.items(trace.places[row["place"]].devices):
             parts = [(max(since, a), min(until, b)) for a, b in gangs.get(device, ())]

@@ -129,4 +129,4 @@ def test_the_log_can_be_run_under_another_policy_and_says_for_what_the_program_w
     assert main(["whatif", str(log_of(folder)), "--policy", "stride"]) == 0
     said = capsys.readouterr().out
     assert f"{len(submits)} runs of 1 client under fifo" in said
-    assert "the model's own error" in said
+    assert "a percentage is the model's error" in said

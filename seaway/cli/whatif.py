@@ -93,7 +93,10 @@ def run(given: argparse.Namespace) -> int:
     )
     for line in report.notes(recorded, took):
         print(f"note: {line}")
-    worlds = [whatif_runs.run(recorded, each, took) for each in (same, *changed)]
+    same, first = whatif_runs.fitted(recorded, same, took)
+    if same.alone:
+        print("note: hosts did not wait for one another in collectives (as those of timed devices), and do not here")
+    worlds = [first, *(whatif_runs.run(recorded, each._replace(alone=same.alone), took) for each in changed)]
     for world in worlds:
         if replaced := text_of(world.simulation.replaced):
             print(f"note: under {world.settings.title}, {replaced}")

@@ -117,7 +117,7 @@ def _of_pair(
     first: Setting,
 ) -> Iterator[Row]:  # fmt: skip
     took = call_durations.measured(recorded)
-    same = settings.as_recorded(recorded, profile("seaway"))
+    same, first_world = whatif_runs.fitted(recorded, settings.as_recorded(recorded, profile("seaway")), took)
     config = settings.config_of(recorded, same.setup, same.profile, window=second.window)
     weights = tuple(dict(zip(("ann", "bob", "cy", "di"), second.weights, strict=True)).get(each.name, each.weight)
                     for each in recorded.people)  # fmt: skip
@@ -126,7 +126,7 @@ def _of_pair(
     def column(under: settings.Settings, seed: int = 0) -> report.Column:
         return report.of_world(whatif_runs.run(recorded, under, took, seed))
 
-    sames = [column(same, seed) for seed in range(1 + REPEATS)]
+    sames = [report.of_world(first_world), *(column(same, seed) for seed in range(1, 1 + REPEATS))]
     doubt = report.doubts(report.of_record(recorded, took), sames)
     before, after = report.figures(sames[0]), report.figures(column(other))
     for name in before:

@@ -78,8 +78,9 @@ def computations(program: Program) -> Iterator[tuple[Which, Computation]]:
             yield (does.key, program.slices[node.slice].devices), does
 
 
-def told_apart(program: Program) -> Program:
-    """The program with keys that include the number of devices, so that a simulation prices each number separately."""
+def told_apart(program: Program, alone: bool = False) -> Program:
+    """The program with keys that include the number of devices, so that a simulation prices each number separately.
+    `alone`: and no computation waits for other hosts."""
     index: dict[tuple[int, int], int] = {}
     made: list[Computation] = []
     nodes = []
@@ -89,7 +90,8 @@ def told_apart(program: Program) -> Program:
             if (node.computation, devices) not in index:
                 index[node.computation, devices] = len(made)
                 does = program.computations[node.computation]
-                made.append(msgspec.structs.replace(does, key=key_of((does.key, devices))))
+                waits = does.collective and not alone
+                made.append(msgspec.structs.replace(does, key=key_of((does.key, devices)), collective=waits))
             node = msgspec.structs.replace(node, computation=index[node.computation, devices])
         nodes.append(node)
     return msgspec.structs.replace(program, computations=tuple(made), nodes=tuple(nodes))

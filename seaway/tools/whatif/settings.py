@@ -30,6 +30,7 @@ class Settings(NamedTuple):
     dispatch: str = ""
     open_loop: bool = False
     free: bool = False  # slices may lie on any island
+    alone: bool = False  # each host runs its part of a collective by itself, as `timed` devices do
 
 
 def as_recorded(recorded: Workload, profile: Profile, known: Setup | None = None) -> Settings:

@@ -3,9 +3,9 @@
 `python -m experiments.bench whatif [--hosts 2 3] [--times N]`. Four clients share timed devices; each setting is really
 run N times, and each pair of settings is foretold from the first record under the first of them. A row is a quantity of
 one pair: the real change between the medians, how far apart the real runs of a setting were, what was foretold, and the
-model's own error for that quantity. `invented`: a change was foretold that is larger than the model's error, and really
-there was none, or it is off by more than both; `missed`: the model said that no change can be told, and there was a
-larger one.
+model's own error for that quantity. `invented`: a change was foretold that is larger than the model's error, and there
+was none, or the opposite one; `off`: there was one, but another by more than both errors; `missed`: the model said that
+no change can be told, and there was a larger one.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Row(NamedTuple):
     def verdict(self) -> str:
         bound = max(self.apart, self.doubt)
         if abs(self.foretold) > self.doubt:
-            return "invented" if abs(self.foretold - self.real) > bound else ""
+            if abs(self.foretold - self.real) <= bound:
+                return ""
+            return "off" if self.foretold * self.real > 0 and abs(self.real) > self.apart else "invented"
         return "missed" if abs(self.real) > bound else ""
 
 
@@ -160,5 +162,5 @@ def main(arguments: Sequence[str] = ()) -> None:
     print(
         f"{len(found)} changes: off by {statistics.median(off):.1%} of the quantity in the median, "
         f"{off[int(0.95 * (len(off) - 1))]:.1%} at the 95th percentile; {said.count('invented')} invented, "
-        f"{said.count('missed')} missed"
+        f"{said.count('off')} off, {said.count('missed')} missed"
     )

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from core.model import Impossible
-from sim.hardware import Chip, setups
+from sim.hardware import Chip, chips, setups
 
 from ..errors import CostError, NoCompiler, TooBig
 from ..units import Time
@@ -28,7 +28,7 @@ from .lowering import Lowered, lower
 from .topologies import NAME, Topology, check_devices, find, rates
 
 TIMEOUT = "15min"
-MOST = 16384  # virtual devices
+MOST = 2048  # devices of a process of XLA's on CPUs
 PARTITIONED = "all-reduce-promotion"  # the text is taken before this pass: later ones turn bf16 into f32 for the CPU
 Target = tuple[str, Chip]  # of a price: its name, and its devices
 
@@ -115,7 +115,7 @@ def roofline_costs(
     where = _target(topology, lowered.devices)
     if lowered.devices > MOST:
         raise CostError(
-            f"{lowered.devices} devices are more than a CPU client starts in reasonable time, {MOST} at most; "
+            f"{lowered.devices} devices are more than XLA's CPU compiler knows, {MOST} at most; "
             "take tpu_costs, or a mesh with fewer devices along its data axis and as much data on each"
         )
 
@@ -161,7 +161,10 @@ def _target(topology: str, devices: int) -> Target:
         raise CostError(f"{error}; or a TPU topology, as 'v3:4x4'") from None
     largest = max(island.devices for island in setup.cluster.islands)
     if devices > largest:
-        raise CostError(f"the mesh has {devices} devices and an island of {topology!r} has {largest}")
+        chip = setup.chips[0]
+        cores = chips.generation(chip.name).counted // chip.devices_per_chip if chips.known(chip.name) else 1
+        hint = f": such a name counts cores, so take one with {cores * devices}" if cores > 1 else ""
+        raise CostError(f"the mesh has {devices} devices and an island of {topology!r} has {largest}{hint}")
     return setup.name, setup.chips[0]
 
 

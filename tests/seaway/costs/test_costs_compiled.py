@@ -199,8 +199,10 @@ def test_a_mesh_that_does_not_fill_the_topology_is_refused_with_one_that_does() 
 
 
 def test_a_mesh_larger_than_the_cluster_is_refused() -> None:
-    with pytest.raises(CostError, match="32 devices and an island of 'v3-8' has 8"):
+    with pytest.raises(CostError, match=r"32 devices and an island of 'v3-8' has 8$"):
         roofline_costs(step, ARGS, topology="v3-8", **OPTIONS)
+    with pytest.raises(CostError, match="an island of 'v4-32' has 16: such a name counts cores, so take one with 64"):
+        roofline_costs(step, ARGS, topology="v4-32", **OPTIONS)
     with pytest.raises(CostError, match=r"no cluster 'v99'.*or a TPU topology"):
         roofline_costs(step, ARGS, topology="v99", **OPTIONS)
 

@@ -19,7 +19,7 @@ from seaway.api import SCHEDULES
 
 from .framework import Option, Point, Values, error, grid
 from .framework.figures import BLUE, GREEN, ORANGE, PINK, SKY, beside, printed
-from .pricing import jobs
+from .pricing import book, jobs
 from .pricing.shapes import MODELS
 from .training import rows
 from .training.drive import PARTS
@@ -63,14 +63,22 @@ def points(options: dict[str, Values]) -> list[Point]:
             if (point["microbatches"], point["schedule"], point["islands"]) != first:
                 continue
             point |= {"schedule": "-", "islands": 1}
-            point["split"] = point["split"] or jobs.model_axis(MODELS[point["model"]], point["cores"])
         else:
             if point["split"] != options["split"][0]:
                 continue
             point |= {"split": 1}
         sizes = rows.sized(point["batch"], point["microbatches"], point["cores"], point["stages"])
-        found.append(point | dict(zip(("batch", "microbatches"), sizes, strict=True)))
+        point |= dict(zip(("batch", "microbatches"), sizes, strict=True))
+        found += [point] if point["split"] else [point | {"split": split} for split in _splits(point)]
     return found
+
+
+def _splits(point: Point) -> list[int]:
+    """The usual number of cores to a matrix, which decides the row; half and twice as many, if their costs are there."""
+    usual = jobs.model_axis(MODELS[point["model"]], point["cores"])
+    others = [split for split in (usual // 2, 2 * usual) if split > 0 and point["cores"] % split == 0]
+    costs = [jobs.step(point["model"], point["cores"], point["batch"], point["length"], split) for split in others]
+    return [usual, *(split for split, job in zip(others, costs, strict=True) if book.is_committed(job))]
 
 
 def measure(point: Point) -> dict[str, Any]:
@@ -152,7 +160,8 @@ def findings(frame: pd.DataFrame) -> str:
     lines.append(
         f"- Fitted: one efficiency of the chip ({', '.join(_efficiencies(frame))}), on the row S=4, M=16 at each "
         "sequence length. Predicted: all else. Assumed: the sequence length; a vocabulary of 32 k; that SPMD's mesh "
-        "has the shape of the torus (--split). A pipeline's stage is data-parallel inside, "
+        "has the shape of the torus, which the paper does not say: rows with other meshes show what hangs on that "
+        "(--split). A pipeline's stage is data-parallel inside, "
         "and reduces the gradients of each layer in every backward pass."
     )
     return "\n".join(lines)

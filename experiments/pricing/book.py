@@ -33,6 +33,10 @@ def file_of(key: str) -> Path:
     return DATA / f"costs-{key.partition('/')[0].lower()}.json"
 
 
+def is_committed(job: Job) -> bool:
+    return job.key in committed(file_of(job.key))
+
+
 @cache
 def committed(path: Path) -> dict[str, Cost]:
     return read(path)

@@ -74,7 +74,7 @@ def points(options: dict[str, Values]) -> list[Point]:
 
 
 def _splits(point: Point) -> list[int]:
-    """The usual number of cores to a matrix, which decides the row; half and twice as many, if their costs are there."""
+    """The usual number of cores to a matrix, which decides the row; half and twice as many, where costs are known."""
     usual = jobs.model_axis(MODELS[point["model"]], point["cores"])
     others = [split for split in (usual // 2, 2 * usual) if split > 0 and point["cores"] % split == 0]
     costs = [jobs.step(point["model"], point["cores"], point["batch"], point["length"], split) for split in others]

@@ -99,7 +99,7 @@ def test_ctrl_c_keeps_the_finished_rows_and_says_so(capsys: pytest.CaptureFixtur
 
 def test_processes_ignore_ctrl_c_and_end_with_the_sweep_that_it_stops() -> None:
     before = multiprocessing.active_children()
-    with contextlib.suppress(KeyboardInterrupt), processes(1) as pool:
+    with contextlib.suppress(KeyboardInterrupt), processes(1) as pool, gathering._unseen_main():
         assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
         asleep = pool.submit(time.sleep, 600)
         while not asleep.running():  # until then it would be taken back

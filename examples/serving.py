@@ -166,6 +166,8 @@ def main() -> None:
     else:
         load = sw.workload.poisson(8, given.time, seed=1)
         asked = [(1 + int(rng.lognormvariate(6.6, 0.8)), 1 + int(rng.lognormvariate(5, 0.8))) for _ in load]
+    if not load:
+        parser.error(f"no request comes within {given.time}: give a longer --time")
     print(f"{load}; wanted: the first token in {FIRST:g} s, each one after it in {EACH * 1e3:g} ms")
     print("devices batching    first p50    p99 (s)  each p50   p99 (ms)  requests/s  tokens/s  as wanted")
     for split in given.splits:

@@ -21,6 +21,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from core.model import Impossible
+
 from ..file_reading import MOST, plain_bytes
 from ..units import Nanoseconds
 from .jobs import Job, Jobs
@@ -76,12 +78,13 @@ def philly(
         jobs = msgspec.json.decode(plain_bytes(file, MOST), type=list[_PhillyJob])
     except (ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"{file} is no job log in the format of the Philly traces: {error}") from None
-    return _jobs(
+    found = (
         (_time(job.submitted_time, f"{file}, job {job.jobid!r}"), getattr(job, user), job.jobid, *ran, "")
         for job in jobs
         if job.submitted_time not in NONE and (job.status in wanted or not job.status)
         for ran in _ran(job, file)
     )
+    return _jobs(file, found)
 
 
 def _ran(job: _PhillyJob, file: Path) -> Iterator[tuple[int, int]]:
@@ -105,12 +108,13 @@ def helios(
     wanted, file = _wanted("helios", status, states), Path(path)
     needs = ("job_id", user, "gpu_num", "state", "submit_time", "duration")
     rows = _rows(file, needs, needs, "cluster_log.csv of the Helios traces")
-    return _jobs(
+    found = (
         (_time(row["submit_time"], where), row[user], row["job_id"], _count(row["gpu_num"], where),
          _seconds(row["duration"], where), "")
         for where, row in rows
         if row["state"] in wanted
     )  # fmt: skip
+    return _jobs(file, found)
 
 
 def pai(tasks: str | Path, jobs: str | Path | None = None, *, kinds: bool = False) -> Jobs:
@@ -131,7 +135,8 @@ def pai(tasks: str | Path, jobs: str | Path | None = None, *, kinds: bool = Fals
         columns = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
         table = _rows(Path(jobs), ("job_name", "user", "start_time"), columns, "pai_job_table.csv")
         who = {row["job_name"]: row for _, row in table}
-    return _jobs(_pai_job(name, rows, who.get(name, {}), kinds) for name, rows in found.items() if _whole(rows))
+    whole = {name: rows for name, rows in found.items() if _whole(rows)}
+    return _jobs(file, (_pai_job(name, rows, who.get(name, {}), kinds) for name, rows in whole.items()))
 
 
 def _whole(rows: Sequence[tuple[str, Row]]) -> bool:
@@ -154,15 +159,18 @@ def _pai_job(name: str, rows: Sequence[tuple[str, Row]], job: Row, kinds: bool) 
 _Found = tuple[int, str, str, int, int, str]  # submitted, whose, name, devices, how long, kind
 
 
-def _jobs(found: Iterable[_Found]) -> Jobs:
+def _jobs(file: Path, found: Iterable[_Found]) -> Jobs:
     """Those that had devices, and took time."""
     ran = [each for each in found if each[3] > 0 and each[4] > 0]
     begin = min((each[0] for each in ran), default=0)
-    return Jobs(
-        Job(at=Nanoseconds(at - begin), user=whose or "unknown", name=name or "job", devices=devices,
-            step=Nanoseconds(lasts), kind=kind)
-        for at, whose, name, devices, lasts, kind in ran
-    )  # fmt: skip
+    try:
+        return Jobs(
+            Job(at=Nanoseconds(at - begin), user=whose or "unknown", name=name or "job", devices=devices,
+                step=Nanoseconds(lasts), kind=kind)
+            for at, whose, name, devices, lasts, kind in ran
+        )  # fmt: skip
+    except Impossible as error:
+        raise ValueError(f"{file}: {error}") from None
 
 
 def _wanted(reader: str, status: Sequence[str], known: Sequence[str]) -> list[str]:

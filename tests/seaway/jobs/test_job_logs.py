@@ -74,6 +74,7 @@ def test_a_job_of_helios_has_the_gpus_and_the_seconds_of_its_row_and_those_witho
         ("2020-04-01 00:00:00,2020", "then,2020", "row 3: 'then' is no time, like '2017-10-07 01:11:39'"),
         ("1,u1,vc1,8,", "1,u1,vc1,eight,", "row 1: 'eight' is no number from 0 on"),
         (",300,10", ",300", "row 1: it has 11 columns instead of 12"),
+        ("2020-04-01 00:00:10,2020", "2420-04-01 00:00:10,2020", "cluster_log.csv: at of a job cannot be .*too large"),
     ],
 )
 def test_what_is_wrong_in_a_log_of_helios_is_named_by_its_row(tmp_path: Path, old: str, new: str, says: str) -> None:

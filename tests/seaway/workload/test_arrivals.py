@@ -101,6 +101,15 @@ def test_an_arrival_that_cannot_be_is_refused() -> None:
 # --- files ------------------------------------------------------------------------------------------------------
 
 
+def test_what_a_file_says_of_its_pandas_columns_need_not_be_true(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"at_s": [1.0, 2.0]}).replace_schema_metadata({"pandas": '{"columns": [{"name": "at_s"}]}'})
+    pq.write_table(table, tmp_path / "load.parquet")
+    assert [each.at for each in sw.workload.load(tmp_path / "load.parquet")] == [1_000_000_000, 2_000_000_000]
+
+
 @given(arrivals, st.sampled_from([".csv", ".parquet"]))
 def test_what_is_saved_is_loaded_exactly(tmp_path_factory: pytest.TempPathFactory, load: Arrivals, kind: str) -> None:
     file = load.save(tmp_path_factory.mktemp("load") / f"arrivals{kind}")

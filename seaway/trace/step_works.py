@@ -68,7 +68,7 @@ def nothing() -> GangWorks:
 
 def of_simulation(sim: Simulation) -> GangWorks:
     seqs, works = (np.array(column, dtype=np.int64) for column in sim.worked)
-    found, first = np.unique(seqs, return_index=True)  # hosts that run a gang alone ask for its price one by one
+    found, first = np.unique(seqs, return_index=True)  # what is ordered again is noted again
     steps = []
     for kernel, place in sim.works:
         island, chip = sim.cluster.islands[place.island], sim.setup.chips[place.island]

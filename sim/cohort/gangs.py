@@ -287,7 +287,7 @@ class Gangs:
 
     def _start(self, job: CohortGang) -> None:
         sim, where, now = self._sim, job.where, self._sim.now
-        takes = sim.prices(job.plan, job.gang, job.seq)
+        takes = sim.prices(job.plan, job.gang)
         took = takes.own + takes.links
         if job.gang.collective:
             slows = self._slows(job, self.slow)

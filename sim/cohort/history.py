@@ -222,7 +222,7 @@ class History:
         if isinstance(step, m.GangStep):
             plan = self._island.names.runs[step.run]
             gang: Any = plan.steps[step.step]
-            takes = self._island.sim.prices(plan, gang, step.seq)
+            takes = self._island.sim.prices(plan, gang)
             took = int((takes.own + takes.links) * gang.steps * (1 + self._island.sim.noise.compute))
             if step.ack:
                 self._open[m.Enqueued, step.seq] = step.hosts

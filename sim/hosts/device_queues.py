@@ -43,7 +43,7 @@ class OnCores(Protocol):
     def run(self, devices: Mapping[int, int], takes: Takes, then: Callable[[], None]) -> None: ...
 
 
-Price = Callable[[Plan, Gang, int], Takes]  # (plan, gang, seq)
+Price = Callable[[Plan, Gang], Takes]
 Longer = Callable[[int, int], float]  # (host, seq) -> the factor by which its devices take longer
 Sizes = Callable[[Plan, Gang, int], tuple[int, ...]]  # row counts of an irregular gang's outputs
 
@@ -198,7 +198,7 @@ class Fabric:
         now = self._clock.now
         slows = self._record(job, now)
         slow = max([1.0, *(slows.get(host, 1.0) * self._longer(host, job.seq) for host in job.parts)])
-        takes = self._price(job.plan, job.gang, job.seq)
+        takes = self._price(job.plan, job.gang)
         if slow != 1.0:
             own = int(takes.own * slow)
             takes = takes._replace(own=own, links=int((takes.own + takes.links) * slow) - own)

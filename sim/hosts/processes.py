@@ -182,7 +182,7 @@ class ControllerProcess(Process):
                 case e.Send(peers=to, message=message):
                     if isinstance(message, m.Ordered):
                         at += sim.profile.step * len(message.steps)
-                        self._see_moves(message)
+                        self._see_steps(message)
                         if message.island in sim.islands or sim.regroups(message):
                             at = sim.islands[message.island].ordered(message, at)
                             continue
@@ -203,14 +203,19 @@ class ControllerProcess(Process):
                     raise NotImplementedError(effect)
         return at
 
-    def _see_moves(self, message: m.Ordered) -> None:
+    def _see_steps(self, message: m.Ordered) -> None:
+        """What is sent again may be of a run that is over; it was seen before."""
+        runs = self.sim.controller.state.runs
         for step in message.steps:
-            if isinstance(step, m.SendStep) and not step.client:
-                plan = self.sim.controller.state.runs[step.run].plan
-                move: Any = plan.steps[step.step]
-                if not move.sparse:
-                    ends = [tuple([plan.slots[slot].layout for slot in end]) for end in (move.sources, move.targets)]
-                    self.sim.contents.ordered(step.transfer, *ends)
+            if not isinstance(step, m.GangStep | m.SendStep) or step.run not in runs:
+                continue
+            plan = runs[step.run].plan
+            does: Any = plan.steps[step.step]
+            if isinstance(step, m.GangStep):
+                self.sim.gang_ordered(plan, does, step.seq)
+            elif not does.sparse:
+                ends = [tuple([plan.slots[slot].layout for slot in end]) for end in (does.sources, does.targets)]
+                self.sim.contents.ordered(step.transfer, *ends)
 
     def _tell(self, effect: e.LogLine | e.PolicyReplaced | e.OperatorAnswer) -> None:
         if isinstance(effect, e.PolicyReplaced):

@@ -75,18 +75,19 @@ def taking(nbytes: int, bandwidth: float) -> int:
 
 
 class Roads:
-    """`latency`: of the network between hosts; `pcie_latency`: of the bus at either end."""
+    """`latency`: of the network between hosts; `pcie_latency`: of the bus at either end; `client_nic`: the bandwidth of
+    a client's card."""
 
     def __init__(
-        self, cluster: Cluster, ways: tuple[IslandRoads, ...], latency: int, pcie_latency: int, oversubscription: float,
-        ports: Ports,
+        self, cluster: Cluster, ways: tuple[IslandRoads, ...], latency: int, pcie_latency: int, client_nic: float,
+        oversubscription: float, ports: Ports,
     ) -> None:  # fmt: skip
         self._cluster, self._ways, self._oversubscription = cluster, ways, oversubscription
         self.ports, self._number = ports, ports.number
         self._island_of = [island.index for island in cluster.islands for _ in range(island.hosts)]
         # how long the first byte is under way from a card to a card, with the buses at both ends
         self.way = latency + 2 * pcie_latency
-        self.client_nic = ways[0].nic
+        self.client_nic = client_nic
         self.route = lru_cache(maxsize=1 << 16)(self._route)
 
     # --- which way ------------------------------------------------------------------------------------------

@@ -234,7 +234,7 @@ class CrowdedHost(HostProcess):
     def _inline(self, launching: Launching) -> bool:
         gang = launching.plan.steps[launching.effect.step]
         assert isinstance(gang, Gang)
-        return self.sim.prices(launching.plan, gang, launching.effect.seq).inline
+        return self.sim.prices(launching.plan, gang).inline
 
     def _enqueued(self, launching: Launching | None, now: int) -> int:
         if launching is None:

@@ -171,7 +171,8 @@ class Simulation:
 
     def _roads(self) -> Roads:
         dcn, pcie = self.setup.dcn, self.setup.chips[0].pcie_latency
-        return Roads(self.cluster, ways_of(self.setup), dcn.latency, pcie, dcn.oversubscription, Ports(self.clock))
+        ways, ports = ways_of(self.setup), Ports(self.clock)
+        return Roads(self.cluster, ways, dcn.latency, pcie, dcn.bandwidth, dcn.oversubscription, ports)
 
     def _set_stragglers(self) -> None:
         if self.noise.stragglers:
@@ -357,7 +358,17 @@ class Simulation:
         cost += wire.nbytes * profile.receive_byte_ps // 1000
         return cost + wire.contents * profile.transfer_byte_ps // 1000
 
-    def prices(self, plan: Plan, gang: Gang, seq: int) -> Takes:
+    def prices(self, plan: Plan, gang: Gang) -> Takes:
+        return self._priced(plan, gang)[0]
+
+    def gang_ordered(self, plan: Plan, gang: Gang, seq: int) -> None:
+        """Notes what a gang does, for those who look into it later."""
+        seqs, works = self.worked
+        seqs.append(seq)
+        works.append(self._priced(plan, gang)[1])
+
+    def _priced(self, plan: Plan, gang: Gang) -> tuple[Takes, int]:
+        """(how long it takes, its row of `works`)."""
         key = (plan.id, gang.place.island, gang.computation)
         found = self._prices.get(key)
         if found is None:
@@ -365,11 +376,7 @@ class Simulation:
             found = self._prices[key] = takes, len(self.works) - 1
             longest = (takes.own + takes.links) * gang.steps * (1 + self.noise.compute)
             self.longest_gang = max(self.longest_gang, int(longest))
-        takes, work = found
-        seqs, works = self.worked
-        seqs.append(seq)
-        works.append(work)
-        return takes
+        return found
 
     def longer(self, host: int, seq: int) -> float:
         """The factor by which the devices of a host take longer for a gang."""

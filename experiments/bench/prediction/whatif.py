@@ -81,11 +81,11 @@ def really(hosts: int, under: Setting, path: Path) -> workload.Workload:
     ) as session:
         sw.block_until_ready([step(np.float32(0)) for step in (heavy, light, mid)])
         for (name, calls, step, read), weight in zip(clients, under.weights, strict=True):
-            session.spawn(_client, calls, step, read, name=name, weight=weight)
+            session.spawn(client, calls, step, read, name=name, weight=weight)
     return workload.read(path)
 
 
-def _client(calls: int, step: Any, read: int) -> None:
+def client(calls: int, step: Any, read: int) -> None:
     """Each call has the result of the one before; every `read`th is waited for."""
     value: Any = np.float32(0)
     for number in range(calls):

@@ -54,7 +54,9 @@ def arrivals(
     cluster_ = hosts or cluster()
     usual: dict[str, Any] = {"nic": GB, "card": GB, "ici": 0, "torus": bool(cluster_.islands[0].torus), "hop": 10}
     each_way = IslandRoads(**(usual | ways))
-    roads = Roads(cluster_, (each_way,) * len(cluster_.islands), LATENCY, PCIE_LATENCY, oversubscription, Ports(clock))
+    roads = Roads(
+        cluster_, (each_way,) * len(cluster_.islands), LATENCY, PCIE_LATENCY, GB, oversubscription, Ports(clock)
+    )
     bulk = BulkNetwork(clock, cluster_, roads, arrive, Trace())
     if taking:
         devices = {host: tuple(cluster_.devices_of(host))[:taking] for each in sent for host in each[:2]}

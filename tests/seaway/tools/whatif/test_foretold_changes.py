@@ -12,6 +12,7 @@ import seaway as sw
 from backend.server import eventlogs
 from core.record.eventlog import Recorder, decode
 from core.schedule.policy import named
+from experiments.bench.prediction.whatif import client
 from seaway.tools.whatif import call_durations, report, settings, whatif_runs
 from seaway.tools.whatif.report import Column, Figure
 from seaway.tools.whatif.workload import workload_of
@@ -24,16 +25,6 @@ heavy = sw.synthetic("heavy", devices=4, duration="6ms", allreduce="4B")
 light = sw.synthetic("light", devices=2, duration="1500us")
 mid = sw.synthetic("mid", devices=2, duration="3ms", allreduce="4B")
 PEOPLE = (("ann", 1, 80, heavy, 1), ("bob", 2, 200, light, 4), ("cy", 1, 120, mid, 0), ("di", 4, 60, heavy, 8))
-
-
-def client(calls: int, step: Any, read: int) -> None:
-    """Each call has the result of the one before; every `read`th is waited for."""
-    value: Any = np.float32(0)
-    for number in range(calls):
-        value = step(value)
-        if read and number % read == 0:
-            value.block_until_ready()
-    value.block_until_ready()
 
 
 @pytest.fixture

@@ -34,6 +34,8 @@ def train(s: sw.Session) -> tuple[dict[int, Any], list[float]]:
     weights, losses, starts = np.zeros(2, np.float32), list[float](), dict[int, Any]()
     for part in s.resizes(workers):
         starts[len(losses)] = part.devices, np.asarray(weights)
+        if part.devices < 8:
+            shrunk.set()
         weights = sw.put(weights, devices=part)
         x = sw.put(rows, devices=part, sharding=P("x"))
         train_step = sw.jit(step, devices=part, in_shardings=(P(), P("x")), out_shardings=P())
@@ -44,6 +46,7 @@ def train(s: sw.Session) -> tuple[dict[int, Any], list[float]]:
                 middle.set()
         if len(losses) == STEPS:
             break
+    shrunk.set()
     return starts, losses
 
 
@@ -51,10 +54,11 @@ def another(s: sw.Session) -> None:
     middle.wait()
     with s.client("other"):
         sw.jit(jnp.sum, devices=other_on)(rows).block_until_ready()
+        shrunk.wait()  # a job need not take a size that is over before it looks
         s.release(other_on)
 
 
-middle = threading.Event()
+middle, shrunk = threading.Event(), threading.Event()
 # Sizes are kept for a tenth of a second at least; usually it is ten seconds.
 with sw.local(hosts=4, devices_per_host=2, config={"preempt_keep": "100ms"}) as s:
     job = threading.Thread(target=another, args=(s,))

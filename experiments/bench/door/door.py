@@ -3,7 +3,7 @@
 `python -m experiments.bench door [--rounds 3]`. Both run by turns, as processes of their own. "ratio" is how many times
 as long it takes through the door, or, of MB a second, how many times as much goes locally. With `--hosts 2`, the same
 program runs through a door to a cluster of so many agents too, which share the devices, and as multi-controller JAX in
-so many processes, of which the slowest counts.
+so many processes, of which the slowest counts. `--platform cuda`: on the GPUs of this machine.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from statistics import median
 
 from ..frame import options, processes
-from ..frame.door_server import local, on_cluster, opened
+from ..frame.door_server import on_cluster, opened
 from ..frame.options import Table
 from .programs import measured, member
 
@@ -63,25 +63,28 @@ def show(here: Mapping[str, float], there: Mapping[str, float], names: tuple[str
         table.row(name, alone, through, f"  {unit_of(name)}", ratio, verdict)
 
 
-def main(arguments: Sequence[str] = ()) -> None:
+def main(arguments: Sequence[str] = ()) -> dict[str, dict[str, float]]:
+    """Print the tables, and return the medians by what the program went through."""
     parser = options.parser("door", __doc__)
     parser.number("--rounds", 3, "processes of either kind, in turns, for a median")
-    parser.number("--devices", 8, "CPU devices", at_least=2)
+    parser.number("--devices", 8, "CPU devices, or GPUs, all of this machine")
     parser.number("--calls", CALLS, "scalar calls in a loop", at_least=20)
     parser.number("--mib", MIB, "MiB of an array that is put and read")
     parser.number("--hosts", 0, "agents of a cluster, and processes of JAX, that are measured too; 0: none", at_least=0)
+    parser.platform()
     chosen = parser.parse_args(arguments)
+    platform = chosen.platform
     with ExitStack() as stack:
-        door = stack.enter_context(opened(chosen.devices))
+        door = stack.enter_context(opened(chosen.devices if platform == "cpu" else 0))
         sizes, own = (chosen.calls, chosen.mib), door.child.pid
         alone = {"the door": [own]}
-        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+        quiet, own_devices = {"TF_CPP_MIN_LOG_LEVEL": "3"}, processes.environment(chosen.devices, platform)
         works: dict[str, Callable[[], dict[str, float]]] = {
-            "local": lambda: processes.answer(measured, *sizes, 0, {}, env=local(chosen.devices) | quiet, bound=BOUND),
+            "local": lambda: processes.answer(measured, *sizes, 0, {}, env=own_devices | quiet, bound=BOUND),
             "door": lambda: processes.answer(measured, *sizes, own, alone, env=door.env | quiet, bound=BOUND),
         }
         if chosen.hosts:
-            cluster = stack.enter_context(on_cluster(chosen.hosts, chosen.devices // chosen.hosts))
+            cluster = stack.enter_context(on_cluster(chosen.hosts, chosen.devices // chosen.hosts, platform=platform))
             server, env = cluster.door.child.pid, cluster.door.env | quiet
             pids = {
                 "the door": [server],
@@ -89,7 +92,7 @@ def main(arguments: Sequence[str] = ()) -> None:
                 "the agents": [agent.pid for agent in cluster.cluster.agents],
             }
             works["cluster"] = lambda: processes.answer(measured, *sizes, server, pids, env=env, bound=BOUND)
-            each = processes.environment(chosen.devices // chosen.hosts) | quiet
+            each = processes.environment(chosen.devices // chosen.hosts, platform) | quiet
             works[MULTI] = lambda: slowest(processes.answers(member, chosen.hosts, each, sizes, bound=BOUND))
         # by turns, since a machine's speed changes from second to second
         rounds = [{where: work() for where, work in works.items()} for _ in range(chosen.rounds)]
@@ -102,3 +105,4 @@ def main(arguments: Sequence[str] = ()) -> None:
         show(medians["door"], medians["cluster"], ("door", "cluster"))
         both = {name: found for name, found in medians["cluster"].items() if name in medians[MULTI]}
         show(medians[MULTI], both, (MULTI, "cluster"))
+    return medians

@@ -27,7 +27,7 @@ PATIENCE = 300.0  # seconds for all hosts to join: hundreds take that long on a 
 
 
 class Deployed:
-    """A running controller and its agents, with `devices` CPU devices each."""
+    """A running controller and its agents."""
 
     def __init__(self, folder: Path, hosts: int, options: Sequence[str] = ()) -> None:
         self.hosts = hosts
@@ -54,11 +54,13 @@ class Deployed:
             raise RuntimeError(f"the controller did not start: {self.controller.tail()}")
         self.address = found[1].rstrip(":")
 
-    def start_agents(self, options: Sequence[str] = (), devices: int = 1) -> None:
-        """Start a process for each host, with `devices` CPU devices. `options`: further ones."""
+    def start_agents(self, options: Sequence[str] = (), devices: int = 1, platform: str = "cpu") -> None:
+        """Start a process for each host, with `devices` CPU devices, or all that there are of another platform.
+        `options`: further ones."""
+        count = ["--devices", str(devices)] if platform == "cpu" else []
         for number in range(self.hosts):
             name = f"agent-{number}"
-            words = ["--controller", self.address, "--platform", "cpu", "--devices", str(devices)]
+            words = ["--controller", self.address, "--platform", platform, *count]
             words += ["--host", str(number), "--name", name, "--with-parent", *options]
             self._words.append(words)
             self.agents.append(self.children.start(name, AGENT, words))
@@ -106,11 +108,11 @@ def controller_only(hosts: int, options: Sequence[str] = ()) -> Iterator[Deploye
 
 @contextmanager
 def deployed(
-    hosts: int, *, controller: Sequence[str] = (), options: Sequence[str] = (), devices: int = 1
+    hosts: int, *, controller: Sequence[str] = (), options: Sequence[str] = (), devices: int = 1, platform: str = "cpu"
 ) -> Iterator[Deployed]:
     """A cluster for the time of a block. controller, options: further arguments of the controller and of the agents.
     devices: of each host."""
     with controller_only(hosts, controller) as cluster:
-        cluster.start_agents(options, devices)
+        cluster.start_agents(options, devices, platform)
         cluster.wait()
         yield cluster

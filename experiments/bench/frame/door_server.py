@@ -1,8 +1,8 @@
-"""A door for the time of a block, and the environments of JAX programs: behind a door, and on devices of their own.
+"""A door for the time of a block, and the environment of JAX programs behind it.
 
-`with opened(8) as door:` starts `seaway door` with 8 devices on a unix socket, as a process that ends with the block
-and with this process. `door.env` are the variables that it prints for its users; `local(8)` is the environment of a
-program on 8 CPU devices of its own. `with on_cluster() as served:` starts a cluster, and a door to it.
+`with opened(8) as door:` starts `seaway door` with 8 CPU devices (0: with the devices there are) on a unix socket, as a
+process that ends with the block and with this process. `door.env` are the variables that it prints for its users.
+`with on_cluster() as served:` starts a cluster, and a door to it.
 """
 
 import re
@@ -49,8 +49,9 @@ def opened(devices: int, options: Sequence[str] = ()) -> Iterator[Door]:
     # In a folder with a short name: a socket's path has at most 107 bytes.
     with tempfile.TemporaryDirectory(prefix="door-") as place:
         children = Children(Path(place))
+        count = ["--devices", str(devices)] if devices else []
         try:
-            yield Door(children, ["door", "--listen", f"unix:{place}/socket", "--devices", str(devices), *options])
+            yield Door(children, ["door", "--listen", f"unix:{place}/socket", *count, *options])
         finally:
             children.end_all()
 
@@ -62,16 +63,15 @@ class Served(NamedTuple):
 
 @contextmanager
 def on_cluster(
-    hosts: int = 2, devices: int = 4, *, islands: int = 1, controller: Sequence[str] = (),
+    hosts: int = 2, devices: int = 4, *, islands: int = 1, platform: str = "cpu", controller: Sequence[str] = (),
     agents: Sequence[str] = ("--trust-clients",), door: Sequence[str] = (),
 ) -> Iterator[Served]:  # fmt: skip
-    """A cluster of CPU devices, `hosts` an island and `devices` a host, and a door to all of it; further options of its
-    processes. Agents need not check the code of benchmarks; JAX on a CPU needs many threads where many collectives are
-    under way."""
+    """A cluster, with `hosts` an island and `devices` a host, and a door to all of it; further options of its
+    processes. Agents need not check the code of benchmarks."""
     words = ["--devices-per-host", str(devices), "--islands", str(islands), "--hosts", str(hosts), *controller]
     several = ["--islands", "all"] if islands > 1 else []
     with (
-        deployed(islands * hosts, controller=words, options=agents, devices=devices) as cluster,
+        deployed(islands * hosts, controller=words, options=agents, devices=devices, platform=platform) as cluster,
         opened(hosts * devices, ["--connect", cluster.address, *several, *door]) as there,
     ):
         yield Served(cluster, there)
@@ -82,7 +82,3 @@ def seaway(words: list[str]) -> None:
     from seaway.cli import main
 
     sys.exit(main(words))
-
-
-def local(devices: int) -> dict[str, str]:
-    return {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices), "NPROC": str(max(32, 2 * devices))}

@@ -8,11 +8,17 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+Platform = Literal["cpu", "cuda"]
 
 
 class Options(argparse.ArgumentParser):
     def number(self, name: str, default: int, text: str, *, at_least: int = 1) -> None:
         self.add_argument(name, type=least(at_least), default=default, help=f"{text} (%(default)s)")
+
+    def platform(self) -> None:
+        self.add_argument("--platform", choices=get_args(Platform), default="cpu", help="kind of devices (%(default)s)")
 
     def numbers(self, name: str, default: Sequence[int], text: str) -> None:
         shown = " ".join(map(str, default))

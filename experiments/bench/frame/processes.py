@@ -35,7 +35,9 @@ def start(
     stdout: int | IO[bytes] = subprocess.PIPE, name: str = "",
 ) -> Child:  # fmt: skip
     """Call a function in a process of its own, which ends when its standard input closes."""
-    words = [f"{function.__module__}:{function.__qualname__}", json.dumps(arguments)]
+    spec = sys.modules[function.__module__].__spec__  # of a program that was started as a module, this has its name
+    assert spec is not None
+    words = [f"{spec.name}:{function.__qualname__}", json.dumps(arguments)]
     return children.start(name or function.__name__, HERE, words, env, stdout=stdout)
 
 
@@ -156,10 +158,11 @@ def free_address() -> str:
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
-def environment(devices: int, flags: str = "") -> dict[str, str]:
-    """The environment of a process with this many CPU devices, and enough threads for their collectives."""
-    count = f"--xla_force_host_platform_device_count={devices}"
-    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{count} {flags}".strip(), "NPROC": str(max(32, 2 * devices))}
+def environment(devices: int, platform: str = "cpu") -> dict[str, str]:
+    """The environment of a JAX program with this many CPU devices of its own, and enough threads for their collectives;
+    or with all that there are of another platform."""
+    count = {"JAX_NUM_CPU_DEVICES": str(devices), "NPROC": str(max(32, 2 * devices))} if platform == "cpu" else {}
+    return {"JAX_PLATFORMS": platform, **count}
 
 
 def main(words: Sequence[str]) -> None:

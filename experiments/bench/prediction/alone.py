@@ -45,7 +45,7 @@ def taken(platform: Platform, hosts: Sequence[int] | None = None) -> dict[str, T
     with TemporaryDirectory() as folder, paced(Path(folder)) as pace:
         for count in sorted({1, *(HOSTS[platform] if hosts is None else hosts)}):
             words = (str(pace.path), platform)
-            environment = processes.environment(1) | {"JAX_PLATFORMS": platform}
+            environment = processes.environment(1, platform)
             endings = processes.answers(member, count, environment, words, bound=PATIENCE)
             said = [msgspec.convert(each, dict[str, Taken]) for each in endings]
             for key in said[0]:

@@ -89,7 +89,8 @@ def _parser() -> options.Options:
     return parser
 
 
-def main(arguments: Sequence[str] = ()) -> None:
+def main(arguments: Sequence[str] = ()) -> list[Row]:
+    """Print all of it, and return the rows."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
     platforms = tuple(each for each in ALL_PLATFORMS if each in chosen.platform)
@@ -110,3 +111,4 @@ def main(arguments: Sequence[str] = ()) -> None:
         if chosen.out:
             save(rows, folder / "prediction.csv")
             print(folder / "prediction.csv")
+        return rows

@@ -1,9 +1,9 @@
-"""Measures fig 5 on this machine's CPU devices: OpByOp, Chained and Fused, against multi-controller JAX.
+"""Measures fig 5 on this machine's devices: OpByOp, Chained and Fused, against multi-controller JAX.
 
-`python -m experiments.bench real [--hosts 1 2 4] [--devices 1 2] [--repeats 3]`. A step is a scalar psum over
-all devices and an add, on the last step's result. Waited is OpByOp with one call under way: its user waits for each
-result, or reads it (Read, on one host: of several, JAX's processes have a part each). JAX is `jax.distributed` over as
-many processes, which call the same computation asynchronously with as many calls outstanding as an agent has.
+`python -m experiments.bench real [--hosts 1 2 4] [--devices 1 2] [--repeats 3] [--platform cuda]`. A step is a scalar
+psum over all devices and an add, on the last step's result. Waited is OpByOp with one call under way: its user waits
+for each result, or reads it (Read, on one host: of several, JAX's processes have a part each). JAX is `jax.distributed`
+over as many processes, which call the same computation asynchronously with as many calls outstanding as an agent has.
 """
 
 import os
@@ -17,6 +17,7 @@ from seaway.tools.calibrating import AXIS, chained, step
 
 from ..frame import options, processes
 from ..frame.jax_world import JaxWorld
+from ..frame.options import Platform
 
 HOSTS = (1, 2)
 DEVICES = (1,)
@@ -48,9 +49,10 @@ def fused(x: Any) -> Any:
 # --- multi-controller JAX -------------------------------------------------------------------------------------------
 
 
-def jax_rates(hosts: int, devices: int, repeats: int, fewer: int = 1) -> Rates:
+def jax_rates(hosts: int, devices: int, repeats: int, fewer: int = 1, platform: str = "cpu") -> Rates:
     """Those of the slowest process."""
-    said = processes.answers(member, hosts, processes.environment(devices), (repeats, fewer), bound=PATIENCE)
+    env = processes.environment(devices, platform)
+    said = processes.answers(member, hosts, env, (repeats, fewer), bound=PATIENCE)
     return {kind: [min(found) for found in zip(*(one[kind] for one in said), strict=True)] for kind in said[0]}
 
 
@@ -105,12 +107,12 @@ def _stream(work: Callable[[Any], Any], x: Any, window: int, calls: int, reads: 
 # --- Seaway -----------------------------------------------------------------------------------------------------------
 
 
-def seaway_rates(hosts: int, devices: int, repeats: int, fewer: int = 1) -> Rates:
+def seaway_rates(hosts: int, devices: int, repeats: int, fewer: int = 1, platform: Platform = "cpu") -> Rates:
     import numpy as np
 
     import seaway as sw
 
-    with sw.local(hosts=hosts, devices_per_host=devices):
+    with sw.local(hosts=hosts, devices_per_host=devices, platform=platform):
         every = sw.slice(devices=hosts * devices)
         one = sw.pmap(step, AXIS, devices=every)
         first = np.zeros(hosts * devices, np.float32)
@@ -135,18 +137,20 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.numbers("--devices", DEVICES, "devices of each host")
     parser.number("--repeats", 3, "measurements for a median")
     parser.number("--fewer", 1, "divide the number of steps by this")
+    parser.platform()
     chosen = parser.parse_args(arguments)
     cores = os.cpu_count()
     print(f"steps/s, a scalar psum and an add a step; medians of {chosen.repeats}; {cores} cores play all hosts")
     for each in chosen.devices:
         for number in chosen.hosts:
-            shown(number, each, chosen.repeats, chosen.fewer)
+            shown(number, each, chosen.repeats, chosen.fewer, chosen.platform)
 
 
-def shown(hosts: int, devices: int, repeats: int, fewer: int = 1) -> None:
+def shown(hosts: int, devices: int, repeats: int, fewer: int = 1, platform: Platform = "cpu") -> dict[str, float]:
+    """Print both sides' rates, and return them."""
     fewer *= CROWD if hosts * devices > (os.cpu_count() or 1) else 1
-    peer = medians(jax_rates(hosts, devices, repeats, fewer))
-    ours = medians(seaway_rates(hosts, devices, repeats, fewer))
+    peer = medians(jax_rates(hosts, devices, repeats, fewer, platform))
+    ours = medians(seaway_rates(hosts, devices, repeats, fewer, platform))
     print(f"-- {hosts} host(s) of {devices} device(s)")
     for kind, rate in peer.items():
         print(f"{'JAX':>7} {kind:<8}{rate:>9,.0f}/s")
@@ -157,6 +161,7 @@ def shown(hosts: int, devices: int, repeats: int, fewer: int = 1) -> None:
             aimed = f"aim {aim:g}" if aim else "no aim"
         words = f"{rate / peer[like]:6.2f} x JAX's {like} ({aimed})"
         print(f"{'Seaway':>7} {kind:<8}{rate:>9,.0f}/s {words}", flush=True)
+    return {f"{who} {kind}": rate for who, each in (("JAX", peer), ("Seaway", ours)) for kind, rate in each.items()}
 
 
 def medians(found: Rates) -> dict[str, float]:

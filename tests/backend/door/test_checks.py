@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.bench.frame.door_server import local, opened
+from experiments.bench.frame import processes
+from experiments.bench.frame.door_server import opened
 
 from .program_runs import DEVICES, Ended, python
 
@@ -30,4 +31,4 @@ def test_all_checks_pass_with_two_devices() -> None:
 @pytest.mark.full
 def test_all_checks_pass_on_local_devices() -> None:
     """So a failure through the door is the door's."""
-    assert passed(python("-m", CHECKS, env=local(DEVICES))) >= 28
+    assert passed(python("-m", CHECKS, env=processes.environment(DEVICES))) >= 28

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.bench.frame.door_server import Door, local, opened
+from experiments.bench.frame import processes
+from experiments.bench.frame.door_server import Door, opened
 
 from .program_runs import DEVICES, EXAMPLES, PROGRAMS, output, python, typed
 
@@ -27,7 +28,7 @@ def door() -> Iterator[Door]:
 @pytest.mark.parametrize("name", [pytest.param(name, marks=FULL.get(name, ())) for name in PROGRAMS])
 def test_a_program_prints_the_same_through_the_door(name: str, door: Door, tmp_path: Path) -> None:
     path = str(EXAMPLES / name)
-    here = output(python(path, env=local(DEVICES), folder=tmp_path))
+    here = output(python(path, env=processes.environment(DEVICES), folder=tmp_path))
     losses = [float(loss) for loss in LOSS.findall(here)]
     assert len(losses) >= 10
     assert losses[-1] < losses[0]
@@ -35,7 +36,7 @@ def test_a_program_prints_the_same_through_the_door(name: str, door: Door, tmp_p
 
 
 def test_a_session_at_a_terminal_shows_the_same_through_the_door(door: Door, tmp_path: Path) -> None:
-    here = typed(local(DEVICES), tmp_path)
+    here = typed(processes.environment(DEVICES), tmp_path)
     assert typed(door.env, tmp_path) == here
     text, errors = here
     assert text.startswith(f"{DEVICES}\n")

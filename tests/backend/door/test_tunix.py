@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from experiments.bench.frame.door_server import local, on_cluster, opened
+from experiments.bench.frame import processes
+from experiments.bench.frame.door_server import on_cluster, opened
 
 from .jax_programs import JaxProgram, await_nothing_held, program
 from .program_runs import DEVICES, EXAMPLES
@@ -60,7 +61,7 @@ def is_close(wanted: tuple[dict[int, float], float], first: int = 0) -> tuple[An
 @pytest.fixture(scope="module")
 def wanted() -> tuple[dict[int, float], float]:
     """On devices of its own."""
-    found = trained(local(DEVICES), UNGUARDED + EXAMPLE)
+    found = trained(processes.environment(DEVICES), UNGUARDED + EXAMPLE)
     assert list(found[0]) == [1, 2, 3]
     assert found[0][3] < found[0][1]
     return found

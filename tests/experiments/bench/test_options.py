@@ -41,7 +41,7 @@ def test_each_benchmark_has_help_and_refuses_unknown_options(name: str, capsys: 
         ("prediction", ["--spell", "0"], "argument --spell: 0 s: more than 0"),
         ("prediction", ["--bound", "soon"], "argument --bound: 'soon' is no number of seconds"),
         ("transfers", ["--hops", "3"], "--hops 3: an array that comes back has made an even number of hops"),
-        ("door", ["--devices", "1"], "argument --devices: 1 is too few: at least 2"),
+        ("door", ["--devices", "0"], "argument --devices: 0 is too few: at least 1"),
         ("real", ["--devices", "-1"], "argument --devices"),
         ("prediction", ["--platform", "gpu"], "argument --platform: invalid choice: 'gpu'"),
         ("prediction", ["--cases", "0"], "argument --cases: 0 is too few: at least 1"),

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import seaway as sw
+from experiments.bench.frame import processes
 from experiments.bench.frame.deployed import controller_only
-from experiments.bench.frame.door_server import Served, local, on_cluster, opened
+from experiments.bench.frame.door_server import Served, on_cluster, opened
 from seaway.cli.status import table
 
 from ...server.test_operations import _get
@@ -125,7 +126,7 @@ def test_all_checks_pass_on_a_cluster(served: Served) -> None:
 def test_the_examples_lose_on_a_cluster_what_they_lose_here(name: str, served: Served, tmp_path: Path) -> None:
     """Sums over two hosts are made in another order than in one process: the last digits may differ."""
     path = str(EXAMPLES / name)
-    here = output(python(path, env=local(DEVICES), folder=tmp_path))
+    here = output(python(path, env=processes.environment(DEVICES), folder=tmp_path))
     there = output(python(path, env=served.door.env, folder=tmp_path))
     assert LOSS.sub("", there) == LOSS.sub("", here)
     losses = [float(loss) for loss in LOSS.findall(here)]
@@ -137,7 +138,7 @@ def test_the_examples_lose_on_a_cluster_what_they_lose_here(name: str, served: S
 @pytest.mark.parametrize("name", ["flax_mesh.py", "scan_transformer.py"])
 def test_on_one_host_they_lose_the_same_to_the_last_digit(name: str, tmp_path: Path) -> None:
     path = str(EXAMPLES / name)
-    here = output(python(path, env=local(DEVICES), folder=tmp_path))
+    here = output(python(path, env=processes.environment(DEVICES), folder=tmp_path))
     with on_cluster(1, DEVICES) as found:
         assert output(python(path, env=found.door.env, folder=tmp_path)) == here
 

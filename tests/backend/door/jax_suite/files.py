@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.admin.children import environment
-from experiments.bench.frame.door_server import Door, local, on_cluster, opened
+from experiments.bench.frame import processes
+from experiments.bench.frame.door_server import Door, on_cluster, opened
 
 DEVICES = 8
 LONGEST = 120.0  # seconds for a test
@@ -53,7 +54,7 @@ def run(
                     door = stack.enter_context(on_cluster(2, DEVICES // 2)).door
                 else:
                     door = stack.enter_context(opened(DEVICES))
-            env = door.env if door else local(DEVICES)
+            env = door.env if door else processes.environment(DEVICES)
             chosen = None
             for each in one_process(file, env, every, left or (), Path(place)):
                 if isinstance(each, Outcome):

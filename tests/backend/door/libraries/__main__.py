@@ -12,7 +12,8 @@ import sys
 from contextlib import ExitStack
 from importlib.util import find_spec
 
-from experiments.bench.frame.door_server import local, on_cluster, opened
+from experiments.bench.frame import processes
+from experiments.bench.frame.door_server import on_cluster, opened
 
 from ..program_runs import Ended, python
 from .programs import PACKAGES, PROGRAMS
@@ -37,7 +38,7 @@ def main() -> int:
             if find_spec(name) is None:
                 print(f"{name}: not installed (pip install {PACKAGES[name]})")
                 continue
-            here, there = (python("-m", PROGRAM, name, env=env) for env in (local(DEVICES), door.env))
+            here, there = (python("-m", PROGRAM, name, env=env) for env in (processes.environment(DEVICES), door.env))
             said = _compared(here, there)
             print(f"{name}: {said}", flush=True)
             ran, failed = ran + 1, failed + (not said.startswith("the same"))

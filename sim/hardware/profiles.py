@@ -43,9 +43,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     transfer_byte_ps: int = 0  # each byte of a chunk, beside `transfer_chunk`
     transfer_end: int = 0  # a host: either end of a transfer, beyond its bytes and its messages
     literal: int = 0  # a host: making contents that came with a call or from elsewhere into a buffer
+    sum: int = 0  # a host of CPU devices: a round of a sum over hosts, in the thread that enqueues
     stall: int = 0  # another process on the machine holds such a thread up for this long ...
     stall_every: int = 0  # ... once in this much of its working time; 0: never
     instant: bool = False  # messages take no time on the network, nor do signals between a host and its devices
+    hosts: int = 0  # it was measured with so many hosts at most; 0: not said
     note: str = ""
     fitted: dict[str, str] = {}  # cost -> the number to which it was fitted
     sources: dict[str, str] = {}  # cost -> where it comes from, for all costs
@@ -101,9 +103,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return self.changed(**{key: round(getattr(self, key) * by) for key in costs})
 
 
-HEAD = ("name", "fanout", "status", "instant", "note")
+HEAD = ("name", "fanout", "status", "instant", "hosts", "note")
 COSTS = tuple(field.name for field in msgspec.structs.fields(Profile) if field.name not in (*HEAD, "fitted", "sources"))
-OPTIONAL = ("complete_more", "transfer_byte_ps", "transfer_end", "literal", "stall", "stall_every")
+OPTIONAL = ("complete_more", "transfer_byte_ps", "transfer_end", "literal", "sum", "stall", "stall_every")
 PAUSES = ("stall", "stall_every")
 
 

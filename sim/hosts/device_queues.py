@@ -26,13 +26,15 @@ class Takes(NamedTuple):
     """What a gang takes; if it has several steps, what each of them does.
 
     own: nanoseconds that each device computes. links: nanoseconds that it waits for links. inline: whether the thread
-    that enqueues the gang computes it. cores: how many of its host's cores it keeps busy, on average.
+    that enqueues the gang computes it. cores: how many of its host's cores it keeps busy, on average. rounds: of
+    messages in a sum over its hosts.
     """
 
     own: int
     links: int
     inline: bool = False
     cores: float = 1.0
+    rounds: int = 0
 
 
 class OnCores(Protocol):

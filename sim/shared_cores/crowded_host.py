@@ -3,7 +3,8 @@ core.
 
 `HostProcess` computes in advance when threads are free and when a pool has done its work. Here that happens step by
 step, since the wait for a core is not known in advance. With enough cores, and a profile without costs that only
-processes on shared cores have (`complete_more`, `literal`, `transfer_end`), the result is the same, to the nanosecond.
+processes on shared cores have (`complete_more`, `literal`, `sum`, `transfer_end`), the result is the same, to the
+nanosecond.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 
 from ..engine import HELD, Order, SimThread
-from ..hosts import DATA, KEPT, HostProcess
+from ..hosts import DATA, KEPT, HostProcess, Takes
 from ..network import Together, report_number, transfer_of
 from .cores import COMPLETE, CONTENTS, ENQUEUE, PASS_ON, PREPARE, READ, REPORTS, WRITE, Cores, Share
 
@@ -228,20 +229,22 @@ class CrowdedHost(HostProcess):
                 return
             self._launches.popleft()
             self._ahead.pop(seq, None)
-            cost = profile.enqueue if first.prepared else profile.prepare + profile.enqueue
+            cost = profile.enqueue + profile.sum * self._takes(first).rounds
+            if not first.prepared:
+                cost += profile.prepare
             self._enqueue.put((0, seq), cost, first)
 
-    def _inline(self, launching: Launching) -> bool:
+    def _takes(self, launching: Launching) -> Takes:
         gang = launching.plan.steps[launching.effect.step]
         assert isinstance(gang, Gang)
-        return self.sim.prices(launching.plan, gang).inline
+        return self.sim.prices(launching.plan, gang)
 
     def _enqueued(self, launching: Launching | None, now: int) -> int:
         if launching is None:
             return now
         effect, plan = launching.effect, launching.plan
         self.sim.clock.at(now + self.sim.times.pcie_latency, self.launched, effect, plan)
-        if not self._computes or not self._inline(launching) or effect.seq in self._given_up:
+        if not self._computes or not self._takes(launching).inline or effect.seq in self._given_up:
             return now
         self._held = effect.seq
         return HELD

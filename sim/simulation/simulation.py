@@ -24,7 +24,7 @@ from core.client import Limits
 from core.controller import Config, Controller
 from core.fanout import Tree, fanout_for, tree
 from core.host import Host
-from core.model import Cluster, Gang, Layout, Plan, Spans, shard_bytes, virtual_index
+from core.model import Cluster, Gang, Layout, Plan, Spans, shard_bytes, spans, virtual_index
 from core.protocol import Chunk, is_client, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -392,7 +392,8 @@ class Simulation:
         kernel = kernel.on(island.kind) if kernel.durations else kernel
         links = kernel_time(kernel, gang.place, island, chip) - kernel.duration
         self.works.append(GangWork(kernel, gang.place))
-        return Takes(kernel.duration, links, kernel.inline, kernel.cores)
+        hosts = spans.count(self.cluster.hosts_of(gang.place)) if kernel.collectives else 1
+        return Takes(kernel.duration, links, kernel.inline, kernel.cores, (hosts - 1).bit_length())
 
     def by_host(self, sender: int, receiver: int) -> bool:
         """Whether contents between these processes go through the hosts' CPUs, and not over a torus."""

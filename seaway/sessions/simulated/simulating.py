@@ -3,6 +3,7 @@
 import copy
 import importlib.metadata
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Unpack
@@ -27,6 +28,7 @@ from .driver import SimDriver
 from .pricing import Costs
 from .typed_options import ConfigOptions, HardwareOptions, NoiseOptions
 
+log = logging.getLogger("seaway")
 Policies = str | Policy | type[Policy] | Callable[[], Policy] | None
 
 
@@ -83,6 +85,11 @@ def simulate(
     if progress is not None and not isinstance(progress, bool):
         raise TypeError(f"progress={progress!r}: True, False, or None for a line where it can be seen")
     costs_of_hosts = _profile(profile, setup)
+    if 0 < costs_of_hosts.hosts < setup.cluster.hosts:
+        log.warning(
+            "profile %r was measured with %d hosts at most; how it goes on to %d is the model's word alone",
+            costs_of_hosts.name, costs_of_hosts.hosts, setup.cluster.hosts,
+        )  # fmt: skip
     simulation = Simulation(
         setup, policy=policy_of(policy), profile=costs_of_hosts, seed=seed, fidelity=fidelity,
         noise=struct_of(Noise, noise, "noise"), config=_config(config, setup, costs_of_hosts), faults=_faults(faults),

@@ -40,12 +40,13 @@ class Figure(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """All results. missing: texts that name figures that could not be measured, and the values that the simulator uses
-    instead."""
+    """All results. most: hosts of the largest session. missing: texts that name figures that could not be measured, and
+    the values that the simulator uses instead."""
 
     platform: str
     hosts: int
     devices_per_host: int
+    most: int
     cores: int
     fanout: int
     machine: str  # the processor, the date and the software
@@ -125,7 +126,7 @@ def _lines(made: Calibration, name: str) -> Iterator[str]:
     if costs := made.at("costs"):
         yield ""
         yield "[profile]"
-        yield from _pairs({"like": "seaway", "status": "measured", "fanout": made.fanout})
+        yield from _pairs({"like": "seaway", "status": "measured", "fanout": made.fanout, "hosts": made.most})
         yield ""
         yield "[profile.costs]"
         yield from _figures(costs)

@@ -30,7 +30,7 @@ WHERE = {
     "receive": "all processes, by message",
     "step": "the controller, by step ordered; with what is heard of it",
     "relay_step": "hosts, by step read",
-    "enqueue": "hosts, by gang; with `sum`, as often as in a sum over the measured hosts",
+    "enqueue": "hosts, by gang",
     "sum": "hosts, by round of a sum over hosts, in the thread that enqueues",
     "literal": "all processes, by contents that came with a call, and host",
     "complete": "hosts, by group of ends; with what wakes their threads",

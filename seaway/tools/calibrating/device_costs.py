@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .fitting import FittedCost, FittedLine, line, middle
+from .fitting import FittedCost, middle
 
 AXIS = "device"
 MATRICES, QUICK_MATRICES = (256, 512, 1024), (256,)
@@ -26,29 +26,37 @@ MOST = 4096
 
 
 class Reached(NamedTuple):
-    """flops, bytes: per second and device. sums: nanoseconds of a sum over devices by its bytes; None for one
-    device."""
+    """Per second and device."""
 
     flops: FittedCost
     bytes: FittedCost
-    sums: FittedLine | None
+
+
+class SumOver(NamedTuple):
+    """A sum over so many devices, of so many bytes on each."""
+
+    devices: int
+    nbytes: int
+    ns: float
 
 
 def measured(devices: int, repeats: int, quick: bool) -> Reached:
-    """Run all measurements in an open session."""
+    """What devices reach in an open session, by themselves."""
     products = [
         rate(2 * size**3, rounds(product, (size, size), devices, repeats))
         for size in (QUICK_MATRICES if quick else MATRICES)
     ]
     wide = QUICK_ARRAY if quick else ARRAY
-    summed = [
-        (4.0 * size, rounds(over_all, (size,), devices, repeats).value)
+    return Reached(max(products), rate(3 * 4 * wide, rounds(addition, (wide,), devices, repeats)))
+
+
+def sums(devices: int, repeats: int, quick: bool) -> list[SumOver]:
+    """Sums over all devices of an open session; none if it has only one."""
+    return [
+        SumOver(devices, 4 * size, rounds(over_all, (size,), devices, repeats).value)
         for size in (QUICK_SUMS if quick else SUMS)
         if devices > 1
     ]
-    return Reached(
-        max(products), rate(3 * 4 * wide, rounds(addition, (wide,), devices, repeats)), line(summed) if summed else None
-    )
 
 
 def rate(work: float, time: FittedCost) -> FittedCost:

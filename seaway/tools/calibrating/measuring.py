@@ -21,13 +21,13 @@ from . import device_costs as devices
 from . import stall_costs, this_machine, transfer_costs, workloads
 from .calibration import LIKE, Calibration, Figure, figures
 from .costs import FittedCosts, costs_of, sources
-from .fitting import FittedCost, middle
+from .fitting import FitRow, FittedCost, fit, middle
 from .pace import paced
 from .watching import WatchSample
 
 Say = Callable[[str], object]
 GANG = "device, a gang"
-MODEL = ("client_call", "client_note", "receive", "send", "step", "relay_step", "enqueue", "literal", "complete",
+MODEL = ("client_call", "client_note", "receive", "send", "step", "relay_step", "enqueue", "sum", "literal", "complete",
          "complete_more")  # fmt: skip
 
 
@@ -44,19 +44,20 @@ class Effort(NamedTuple):
     played: int  # such calls, simulated
 
 
-MANY = {"timed": 6, "cpu": 4}  # hosts of the largest session; on "cpu" each is a process
+MANY = {"timed": (1, 6), "cpu": (1, 3, 4)}  # hosts of further sessions; on "cpu" each is a process
 FULL = Effort(4, 0.2, 20.0, 3, transfer_costs.SIZES, 3.0, 400)
 QUICK = Effort(2, 0.04, 4.0, 2, transfer_costs.QUICK, 0.5, 100)
 
 
 class Measurements(NamedTuple):
     """Measurements of the sessions. reached: None if devices do not compute. hops: empty for one host. waited:
-    nanoseconds of calls that were waited for one by one."""
+    nanoseconds of calls that were waited for one by one. sums: over all devices, of sessions of several sizes."""
 
     samples: list[WatchSample]
     hops: list[transfer_costs.Hop]
     waited: list[float]
     reached: devices.Reached | None
+    sums: list[devices.SumOver]
 
 
 def calibrate(
@@ -78,15 +79,17 @@ def calibrate(
         Figure("speed", speed.value, "ns", speed.spread, "CPU of a fixed piece of Python, all the while"),
         Figure("cores", number, "", 0.0, known, "machine.cores"),
         *_host_memory(),
-        *_of_costs(with_sums(costs, workloads.rounds(hosts)), platform == "timed"),
+        *_of_costs(costs, platform == "timed"),
         *_of_gangs(found.samples),
         *_of_transfers(found.hops, costs),
         *_of_network(this_machine.copied()),
-        *_of_devices(found.reached, hosts, devices_per_host),
+        *_of_devices(found.reached),
+        *_of_sums(found.sums, across=hosts > 1),
     ]
     draft = Calibration(
-        platform, hosts, devices_per_host, number, Config().fanout, _machine(platform, number), tuple(made), ()
-    )
+        platform, hosts, devices_per_host, max([hosts, *([] if quick else others(platform, hosts))]), number,
+        Config().fanout, _machine(platform, number), tuple(made), (),
+    )  # fmt: skip
     made += _of_ends(draft, found.hops)
     made += _of_stalls(draft._replace(figures=tuple(made)), found, effort.played)
     return draft._replace(figures=tuple(made), missing=tuple(_missing(made, platform, hosts, found)))
@@ -98,6 +101,7 @@ def _sessions(platform: str, hosts: int, each: int, quick: bool, effort: Effort,
 
     options: Any = {"devices_per_host": each, "platform": platform}
     hops: list[transfer_costs.Hop] = []
+    sums: list[devices.SumOver] = []
     reached = None
     with sw.local(hosts=hosts, **options) as session:
         if hosts > 1:
@@ -109,10 +113,13 @@ def _sessions(platform: str, hosts: int, each: int, quick: bool, effort: Effort,
         if platform != "timed":
             say("devices: products, sums, sums over all of them")
             reached = devices.measured(hosts * each, 2 if quick else 3, quick)
+            sums = devices.sums(hosts * each, 2 if quick else 3, quick)
     for other in () if quick else others(platform, hosts):
         with sw.local(hosts=other, **options) as session:
             samples += _samples(workloads.Rig(session, platform, other, each), effort, say)
-    return Measurements(samples, hops, waited, reached)
+            if other > 1 < hosts and platform != "timed":
+                sums += devices.sums(other * each, 3, quick)
+    return Measurements(samples, hops, waited, reached, sums)
 
 
 def others(platform: str, hosts: int) -> list[int]:
@@ -123,7 +130,7 @@ def others(platform: str, hosts: int) -> list[int]:
     """
     if platform not in MANY:
         return []
-    return [number for number in (1, MANY[platform]) if number != hosts]
+    return [number for number in MANY[platform] if number != hosts]
 
 
 def _samples(rig: workloads.Rig, effort: Effort, say: Say) -> list[WatchSample]:
@@ -157,18 +164,6 @@ def _of_costs(costs: FittedCosts, timed: bool) -> list[Figure]:
     words = f"percent: root mean square of what the costs miss of a workload's CPU, {costs.rows} rows of all groups"
     made.append(Figure("missed", 100 * costs.missed, "", 0.0, words))
     return made
-
-
-def with_sums(costs: FittedCosts, rounds: int) -> FittedCosts:
-    """With what JAX computes in the thread that enqueues, in a gang that sums over as many hosts as were measured:
-    the simulator's devices wait for one another in a sum, and take no core for it."""
-    if "sum" not in costs.costs:
-        return costs
-    enqueue, each = costs.costs["enqueue"], costs.costs["sum"]
-    value = enqueue.value + rounds * each.value
-    wide = ((enqueue.value * enqueue.spread) ** 2 + (rounds * each.value * each.spread) ** 2) ** 0.5
-    both = FittedCost(value, wide / value if value else 0.0, enqueue.like)
-    return costs._replace(costs=costs.costs | {"enqueue": both})
 
 
 def _of_gangs(samples: Sequence[WatchSample]) -> list[Figure]:
@@ -235,33 +230,34 @@ def _of_ends(draft: Calibration, hops: Sequence[transfer_costs.Hop]) -> list[Fig
     return figures("costs", "ns", [("transfer_end", found.value, found.spread, how)])
 
 
-def _of_devices(reached: devices.Reached | None, hosts: int, each: int) -> list[Figure]:
+def _of_devices(reached: devices.Reached | None) -> list[Figure]:
     if reached is None:
         return []
     how = "measured: all devices at once"
-    made = figures("chip", "FLOP/s", [
+    return figures("chip", "FLOP/s", [
         ("peak_flops", reached.flops.value, reached.flops.spread, f"{how}, the best of float32 products of matrices")
     ]) + figures("chip", "B/s", [
         ("hbm_bandwidth", reached.bytes.value, reached.bytes.spread, f"{how}, a sum of two arrays: read, read, written")
     ])  # fmt: skip
-    if reached.sums is not None:
-        made += _of_sums(reached, hosts, each)
-    return made
 
 
-def _of_sums(reached: devices.Reached, hosts: int, each: int) -> list[Figure]:
+def _of_sums(sums: Sequence[devices.SumOver], across: bool) -> list[Figure]:
     """Latency and bandwidth by the model of a sum behind a switch: 2 log2(n) latencies, 2 (n-1)/n of the bytes."""
-    sums, count = reached.sums, hosts * each
-    assert sums is not None
-    way = "network" if hosts > 1 else "ici"
-    how = f"measured: sums over {count} devices, of several sizes"
-    hops = max(1, (count - 1).bit_length())
-    made = figures(
-        "chip", "ns", [(f"{way}_latency", sums.base / (2 * hops), sums.doubt, f"{how}: what is left of none")]
-    )
-    if sums.slope:
-        rate = 2 * (count - 1) / count * 1e9 / sums.slope
-        made += figures("chip", "B/s", [(f"{way}_bandwidth", rate, sums.spread, f"{how}: by byte")])
+    if not sums:
+        return []
+    rows = [
+        FitRow(one.ns, {
+            "latency": 2.0 * (one.devices - 1).bit_length(), "byte": 2 * (one.devices - 1) / one.devices * one.nbytes
+        })
+        for one in sums
+    ]  # fmt: skip
+    found, way = fit(rows).costs, "network" if across else "ici"
+    counts = ", ".join(map(str, sorted({one.devices for one in sums})))
+    how = f"measured: sums over {counts} devices, of several sizes"
+    latency, byte = (found.get(name, FittedCost(0.0, 0.0)) for name in ("latency", "byte"))
+    made = figures("chip", "ns", [(f"{way}_latency", latency.value, latency.spread, f"{how}: what is left of none")])
+    if byte.value:
+        made += figures("chip", "B/s", [(f"{way}_bandwidth", 1e9 / byte.value, byte.spread, f"{how}: by byte")])
     return made
 
 
@@ -278,7 +274,7 @@ def _missing(made: Sequence[Figure], platform: str, hosts: int, found: Measureme
     costs = [
         key
         for key in (*MODEL, "transfer_chunk", "transfer_byte_ps", "transfer_end", "stall", "stall_every")
-        if f"costs.{key}" not in have
+        if f"costs.{key}" not in have and key != "sum"
     ]
     if costs:
         words.append(f"{', '.join(costs)} (profile 'seaway' holds)")

@@ -29,7 +29,7 @@ def calibration(platform: str = "cpu", figures: tuple[Figure, ...] = (), missing
         Figure("stall", 1_130_000, "ns", 0.02, "measured: a stall", "costs.stall"),
         Figure("hop", 5_000_000, "ns", 0.02, "for the reader"),
     )  # fmt: skip
-    return Calibration(platform, 2, 1, 2, 23, "a test's machine", given, missing)
+    return Calibration(platform, 2, 1, 4, 2, 23, "a test's machine", given, missing)
 
 
 def samples(count: int = 60, seed: int = 0) -> list[WatchSample]:

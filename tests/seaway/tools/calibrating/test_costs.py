@@ -7,7 +7,8 @@ import tomllib
 import pytest
 
 from seaway.tools.calibrating.costs import GROUPS, HOST, SHARED, USER, costs_of, counted, sources
-from seaway.tools.calibrating.measuring import with_sums
+from seaway.tools.calibrating.device_costs import SumOver
+from seaway.tools.calibrating.measuring import _of_sums
 from seaway.tools.calibrating.transfer_costs import Hop, end_of, simulated, transfers_of
 from seaway.tools.calibrating.watching import by_group
 
@@ -48,14 +49,25 @@ def test_it_makes_no_difference_which_thread_of_a_host_reads_and_enqueues() -> N
 
 
 def test_sums_that_jax_computes_in_the_enqueueing_thread_are_not_in_the_ends_of_gangs() -> None:
-    """A file has them in `enqueue`, as often as in a sum over the measured hosts."""
     found = costs_of(samples())
     assert found.costs["sum"].value == pytest.approx(COSTS["sum"], rel=0.02)
-    apart, whole = found.costs["enqueue"], with_sums(found, 2).costs["enqueue"]
-    assert whole.value == pytest.approx(apart.value + 2 * found.costs["sum"].value)
     silent = [run._replace(counts=run.counts | {"sums": 0.0}) for run in samples()]
     assert "sum" not in costs_of(silent).costs
-    assert with_sums(costs_of(silent), 2) == costs_of(silent)
+
+
+def test_sums_over_two_three_and_four_hosts_give_one_latency_and_one_bandwidth() -> None:
+    """2 log2(n) latencies, rounded up, and 2 (n-1)/n of the bytes."""
+    latency, byte = 50_000, 0.5
+    sums = [
+        SumOver(n, nbytes, 2 * rounds * latency + 2 * (n - 1) / n * nbytes * byte)
+        for n, rounds in ((2, 1), (3, 2), (4, 2))
+        for nbytes in (4, 65_536, 1_048_576)
+    ]
+    found = {figure.name: figure for figure in _of_sums(sums, across=True)}
+    assert found["network_latency"].value == pytest.approx(latency, rel=0.01)
+    assert found["network_bandwidth"].value == pytest.approx(1e9 / byte, rel=0.01)
+    assert "over 2, 3, 4 devices" in found["network_latency"].how
+    assert _of_sums([], across=False) == []
 
 
 def test_sources_name_the_measurements() -> None:

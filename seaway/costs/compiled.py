@@ -28,7 +28,6 @@ from .lowering import Lowered, lower
 from .topologies import NAME, Topology, check_devices, find, rates
 
 TIMEOUT = "15min"
-MOST = 2048  # devices of a process of XLA's on CPUs
 PARTITIONED = "all-reduce-promotion"  # the text is taken before this pass: later ones turn bf16 into f32 for the CPU
 Target = tuple[str, Chip]  # of a price: its name, and its devices
 
@@ -113,12 +112,6 @@ def roofline_costs(
         in_shardings=in_shardings, out_shardings=out_shardings, donate=donate, name=name,
     )  # fmt: skip
     where = _target(topology, lowered.devices)
-    if lowered.devices > MOST:
-        raise CostError(
-            f"{lowered.devices} devices are more than XLA's CPU compiler knows, {MOST} at most; "
-            "take tpu_costs, or a mesh with fewer devices along its data axis and as much data on each"
-        )
-
     def compute() -> Cost:
         flags = f"--xla_force_host_platform_device_count={lowered.devices}"
         try:

@@ -25,9 +25,9 @@ from sim.hardware import Chip, Kernel
 from sim.simulation import Simulation
 
 from ...costs import text_costs
+from ...costs.idle_cluster import IdleCluster
 from ...errors import CostError
 from ..session import Session
-from ..simulated import IdleCluster
 from .simulated_link import SimulatedLink
 from .simulated_time import SimulatedTime
 

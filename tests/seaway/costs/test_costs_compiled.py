@@ -1,6 +1,7 @@
 """Costs of JAX functions: traced for absent devices, compiled in another process, and what can go wrong."""
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,9 @@ def test_a_roofline_of_a_sharded_training_step() -> None:
     assert (cost.source, cost.used, cost.name, cost.devices) == ("roofline", "roofline", "step", 32)
     assert cost.flops == FLOPS
     rows = BATCH // 8
-    found = {(one.kind, one.nbytes, one.groups): one.count for one in cost.collectives}
+    found: Counter[tuple[str, int, Any]] = Counter()
+    for one in cost.collectives:
+        found[one.kind, one.nbytes, one.groups] += one.count
     assert found == {
         ("all-reduce", rows * WIDTH * 2, ((4, 1),)): 2 * LAYERS,  # activations, over the model axis
         ("all-reduce", WIDTH * HIDDEN // 4 * 2, ((8, 4),)): 2 * LAYERS,  # gradients, over the data axis
@@ -69,8 +72,9 @@ def test_a_roofline_of_a_sharded_training_step() -> None:
     weights = 2 * LAYERS * WIDTH * HIDDEN // 4 * 2
     assert cost.memory.argument == weights + rows * WIDTH * 2
     assert cost.memory.alias == weights, "donated memory is overwritten"
-    assert cost.duration >= cost.flops / 61.5e12 * 1e9
-    assert any("a bound" in note for note in cost.notes)
+    assert cost.duration >= cost.flops / (0.92 * 61.5e12) * 1e9
+    assert any("92% of the peak" in note for note in cost.notes)
+    assert cost.steps["full"] <= cost.steps["scheduled"] < cost.steps["none"], "gradients wait for nothing"
     again = roofline_costs(step, ARGS, topology="v3:4x4", timeout="10ms", **OPTIONS)
     assert again == cost, "from the cache, within no time"
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+import seaway as sw
 from seaway.costs import compiled, compiling, costs, roofline_costs, tpu_costs
 from seaway.costs.lowering import lower
 from seaway.costs.topologies import example, find
@@ -103,6 +104,44 @@ def test_a_roofline_of_one_device_has_no_collectives() -> None:
     assert (cost.name, cost.collectives, cost.flops) == ("square", (), 2 * 512**3)
     assert cost.hbm_bytes == 3 * 512 * 512 * 4, "the product reads its argument twice, and writes"
     assert any("50%" in note for note in cost.notes)
+
+
+def products(x: Any, w: Any) -> tuple[Any, Any]:
+    return x @ w, x.T @ x  # the sum of the second over the data axis runs beside the first
+
+
+WIDE: dict[str, Any] = {
+    "topology": "v4-128", "mesh": {"data": 8, "model": 8}, "in_shardings": (P("data"), P(None, "model")),
+    "out_shardings": (P("data", "model"), P()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "overlap", ["scheduled", pytest.param("none", marks=pytest.mark.full), pytest.param("full", marks=pytest.mark.full)]
+)
+def test_a_step_is_simulated_with_the_overlap_of_its_cost(overlap: Any) -> None:
+    args = S((8 * 512, 1024), jnp.bfloat16), S((1024, 8192), jnp.bfloat16)
+    cost = roofline_costs(products, args, overlap=overlap, **WIDE)
+    (reduced,) = cost.collectives
+    first = 2 * 512 * 1024 * 1024 / (0.92 * 275e12) * 1e9
+    alone = cost.steps["none"] - cost.duration
+    assert reduced.nbytes == 1024 * 1024 * 2
+    assert reduced.hidden == pytest.approx(
+        {"none": 0, "scheduled": first, "full": min(alone, cost.duration)}[overlap], abs=1
+    )
+    assert cost.steps == {
+        "none": cost.duration + alone,
+        "scheduled": pytest.approx(cost.duration + alone - first, abs=1),
+        "full": max(cost.duration, alone),
+    }
+    assert any("better sw.slice(mesh={'data': 8, 'model': 8})" in note for note in cost.notes)
+    laid = sw.slice(mesh={"data": 8, "model": 8})
+    for fidelity in ("exact", "cohort"):
+        with sw.simulate("v4-128", fidelity=fidelity) as s:
+            sw.jit(lambda x: x, devices=laid, cost=cost)(np.zeros(64, np.float32)).block_until_ready()
+            gang = s.trace.gangs()
+        took = 1000 * float((gang["ended_us"] - gang["started_us"])[0])
+        assert took == pytest.approx(cost.steps[overlap], abs=2)
 
 
 # --- tracing --------------------------------------------------------------------------------------------
@@ -222,7 +261,7 @@ def test_a_mesh_that_does_not_fill_the_topology_is_refused_with_one_that_does() 
 def test_a_mesh_larger_than_the_cluster_is_refused() -> None:
     with pytest.raises(CostError, match=r"32 devices and an island of 'v3-8' has 8$"):
         roofline_costs(step, ARGS, topology="v3-8", **OPTIONS)
-    with pytest.raises(CostError, match="an island of 'v4-32' has 16: such a name counts cores, so take one with 64"):
+    with pytest.raises(CostError, match="an island of 'v4-32' has 16: its number counts cores, so take 'v4-64'"):
         roofline_costs(step, ARGS, topology="v4-32", **OPTIONS)
     with pytest.raises(CostError, match=r"no cluster 'v99'.*or a TPU topology"):
         roofline_costs(step, ARGS, topology="v99", **OPTIONS)

@@ -66,12 +66,13 @@ def blocks(island: Island, mesh: tuple[int, ...]) -> list[tuple[int, ...]]:
 def cut(mesh: tuple[int, ...], torus: Cell) -> list[tuple[int, ...]]:
     """Return every mesh with the axes of the torus that lists the devices of each row of this mesh one by one."""
     sizes = [n for n in range(1, prod(mesh) + 1) if prod(mesh) % n == 0]
-    found = (one for one in every(*[sizes] * len(torus)) if prod(one) == prod(mesh))
-    inside = [prod(mesh[at:]) for at in range(len(mesh))]
-    return [
-        one for one in found
-        if all(max(row, own) % min(row, own) == 0 for row in inside for own in (prod(one[at:]) for at in range(len(one))))
-    ]  # fmt: skip
+    rows = [prod(mesh[at:]) for at in range(len(mesh))]
+
+    def keeps_rows(one: tuple[int, ...]) -> bool:
+        own = [prod(one[at:]) for at in range(len(one))]
+        return all(max(pair) % min(pair) == 0 for pair in every(rows, own))
+
+    return [one for one in every(*[sizes] * len(torus)) if prod(one) == prod(mesh) and keeps_rows(one)]
 
 
 def uncut(island: Island, mesh: tuple[int, ...]) -> list[tuple[int, ...]]:

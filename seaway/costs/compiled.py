@@ -17,7 +17,6 @@ import msgspec
 
 from core.model import Impossible
 from sim.hardware import Chip, Setup, chips, setups
-from sim.hardware.setups import SLICE
 
 from ..errors import CostError, NoCompiler, TooBig
 from ..units import Time
@@ -175,7 +174,7 @@ def _target(topology: str, devices: int) -> Target:
         raise CostError(f"{error}; or a TPU topology, as 'v3:4x4'") from None
     largest = max(island.devices for island in setup.cluster.islands)
     if devices > largest:
-        chip, named = setup.chips[0], SLICE.fullmatch(topology)
+        chip, named = setup.chips[0], setups.SLICE.fullmatch(topology)
         cores = chips.generation(chip.name).counted // chip.devices_per_chip if named and chips.known(chip.name) else 1
         hint = f": its number counts cores, so take '{named[2]}-{cores * devices}'" if named and cores > 1 else ""
         raise CostError(f"the mesh has {devices} devices and an island of {topology!r} has {largest}{hint}")

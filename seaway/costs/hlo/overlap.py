@@ -29,7 +29,7 @@ class Work(NamedTuple):
     alone: bool = False
 
 
-class Task(NamedTuple):
+class OpTask(NamedTuple):
     work: Work
     after: frozenset[int] = frozenset()  # numbers of earlier tasks
 
@@ -51,7 +51,7 @@ class _Rounds:
         self.root = computation.ops[computation.root]
         self.places = {name: place for place, name in enumerate(self.ops)}
 
-    def tasks(self, rounds: int) -> Iterator[Task]:
+    def tasks(self, rounds: int) -> Iterator[OpTask]:
         """After the tasks of each round comes one that waits for all of them."""
         size = len(self.ops) + 1
         for turn in range(rounds):
@@ -62,8 +62,8 @@ class _Rounds:
                 made = {self._number(one, turn) for one in needed if one in self.ops}
                 if op.opcode == "parameter" and turn:
                     made = {self._number(self.root.name, turn - 1)}
-                yield Task(self.works[name], frozenset(gate | made - {-1}))
-            yield Task(Work(), frozenset(range(first, first + size - 1)))
+                yield OpTask(self.works[name], frozenset(gate | made - {-1}))
+            yield OpTask(Work(), frozenset(range(first, first + size - 1)))
 
     def _number(self, name: str, turn: int) -> int:
         """The task that makes a value; -1 if it is there when the loop begins."""
@@ -91,7 +91,7 @@ class _Rounds:
         return index if self.ops[whole].opcode == "parameter" else whole
 
 
-def schedule(tasks: list[Task]) -> dict[int, float]:
+def schedule(tasks: list[OpTask]) -> dict[int, float]:
     """For each task that exchanges: the nanoseconds of it during which another task computes."""
     run = _Run(tasks)
     while run.begin():
@@ -100,7 +100,7 @@ def schedule(tasks: list[Task]) -> dict[int, float]:
 
 
 class _Run:
-    def __init__(self, tasks: list[Task]) -> None:
+    def __init__(self, tasks: list[OpTask]) -> None:
         self.tasks = tasks
         self.users: list[list[int]] = [[] for _ in tasks]
         for number, task in enumerate(tasks):

@@ -14,7 +14,7 @@ from core.model import Computation, Impossible, SliceSpec
 from sim.hardware import Chip, Kernel, setups
 from sim.simulation import Simulation
 
-from ...costs.idle_cluster import IdleCluster
+from ...costs import IdleCluster
 from ...errors import nearest
 from ...graph import Cost, Signature, kernel_of
 from ...specs import Slice, partition_spec

@@ -24,8 +24,7 @@ from core.model import SliceSpec
 from sim.hardware import Chip, Kernel
 from sim.simulation import Simulation
 
-from ...costs import text_costs
-from ...costs.idle_cluster import IdleCluster
+from ...costs import IdleCluster, text_costs
 from ...errors import CostError
 from ..session import Session
 from .simulated_link import SimulatedLink

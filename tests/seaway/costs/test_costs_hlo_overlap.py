@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaway.costs.hlo import HloCollective, Rates, parse, tally
-from seaway.costs.hlo.overlap import ROUNDS, Task, Work, schedule
+from seaway.costs.hlo.overlap import ROUNDS, OpTask, Work, schedule
 from tests.laws import examples
 
 RATES = Rates(flops=1e12, bandwidth=1e18, clock=1e9)  # only products take time
@@ -109,7 +109,7 @@ def test_nothing_runs_beside_a_loop() -> None:
 
 
 @st.composite
-def graphs(draw: st.DrawFn, edges: bool = True) -> list[Task]:
+def graphs(draw: st.DrawFn, edges: bool = True) -> list[OpTask]:
     found = []
     for number in range(draw(st.integers(1, 12))):
         time = float(draw(st.integers(0, 5)))
@@ -118,13 +118,13 @@ def graphs(draw: st.DrawFn, edges: bool = True) -> list[Task]:
             "compute": Work(time), "links": Work(links=time), "alone": Work(time, alone=True),
         }  # fmt: skip
         after = draw(st.frozensets(st.integers(0, number - 1), max_size=3)) if edges and number else frozenset()
-        found.append(Task(works[kind], after))
+        found.append(OpTask(works[kind], after))
     return found
 
 
 @given(graphs())
 @examples(200)
-def test_a_schedule_takes_no_less_than_either_resource_and_hides_no_more_than_it_exchanges(tasks: list[Task]) -> None:
+def test_a_schedule_takes_no_less_than_either_resource_and_hides_no_more_than_it_exchanges(tasks: list[OpTask]) -> None:
     compute, links = (sum(task.work[at] for task in tasks) for at in (0, 1))
     beside = schedule(tasks)
     assert all(0 < time <= tasks[number].work.links for number, time in beside.items())
@@ -133,6 +133,6 @@ def test_a_schedule_takes_no_less_than_either_resource_and_hides_no_more_than_it
 
 @given(graphs(edges=False))
 @examples(100)
-def test_without_dependencies_the_busier_resource_hides_the_other(tasks: list[Task]) -> None:
+def test_without_dependencies_the_busier_resource_hides_the_other(tasks: list[OpTask]) -> None:
     compute, links = (sum(task.work[at] for task in tasks) for at in (0, 1))
     assert compute + links - sum(schedule(tasks).values()) == max(compute, links)

@@ -76,11 +76,9 @@ class _Rounds:
         return turn * (len(self.ops) + 1) + self.places[source]
 
     def _source(self, name: str) -> str | int:
-        """The operation that makes a value, or a number: that element of the loop's state. Tuples and barriers make
-        nothing wait for their other elements."""
+        """The operation that makes a value, or a number: that element of the loop's state. An element of a tuple
+        does not wait for the others, unless a barrier is between."""
         op = self.ops[name]
-        if op.opcode in ("opt-barrier", "optimization-barrier"):
-            return self._source(op.operands[0])
         if op.opcode != "get-tuple-element":
             return name
         whole, index = self._source(op.operands[0]), int(op.attribute(INDEX))

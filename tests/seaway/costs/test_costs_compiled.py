@@ -263,6 +263,8 @@ def test_a_mesh_larger_than_the_cluster_is_refused() -> None:
         roofline_costs(step, ARGS, topology="v3-8", **OPTIONS)
     with pytest.raises(CostError, match="an island of 'v4-32' has 16: its number counts cores, so take 'v4-64'"):
         roofline_costs(step, ARGS, topology="v4-32", **OPTIONS)
+    with pytest.raises(CostError, match="overlap is 'scheduled', 'none' or 'full', not 'some'"):
+        roofline_costs(step, ARGS, topology="v3:4x4", overlap="some", **OPTIONS)  # type: ignore[arg-type]
     with pytest.raises(CostError, match=r"no cluster 'v99'.*or a TPU topology"):
         roofline_costs(step, ARGS, topology="v99", **OPTIONS)
 

@@ -222,6 +222,7 @@ def test_figures_can_be_changed() -> None:
         ({"machine": {"nic": 1}}, r"\[machine\] has no key 'nic'"),
         ({"chip": {"v3": {"ici_bandwith": 1}}}, r"\[chip.tpu-v3\] has no key 'ici_bandwith'; nearest: 'ici_bandwidth'"),
         ({"chip": {"v3": {"peak_flops": 0}}}, "`peak_flops` is zero"),
+        ({"chip": {"v3": {"matmul_percent": 101}}}, "`matmul_percent` is a part of the peak: at most 100"),
         ({"chip": {"mine": {"peak_flops": 1}}}, "lacks hbm_bytes, .* or say which chip it is `like`"),
         ({"kind": "v33"}, "no chip 'v33'; nearest: 'v3'"),
     ],

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .framework import Option, Point, Values, error, tables
+from .framework import BadOption, Option, Point, Values, catalogue, error, tables
 from .framework.figures import BLACK, BLUE
-from .framework.options import BadOption, nearest, profile_of
+from .framework.options import nearest, profile_of, read_all
 from .pricing import book
 from .pricing.rooflines import Plan
 from .pricing.shapes import Decoder, flops_per_token
@@ -26,12 +26,15 @@ from .training import planned
 if TYPE_CHECKING:
     import pandas as pd
 
+    from sim.hardware import Profile
+
 NAME = "published"
 OPTIONS = (
     Option("row", ("all",), "names of rows; all: every row"),
     Option("profile", "ideal", "host costs: ideal, seaway, paper, a TOML file"),
 )
 SIZE = (8.2, 7.0)
+PLAIN = {"parts": False}  # an option of Pathways' tables
 OF_PLAN, OF_MODEL = set(Plan.__struct_fields__), set(Decoder.__struct_fields__)
 ASSUMPTIONS: dict[str, dict[str, Any]] = {
     "faster": {"computing": 0.9}, "slower": {"computing": 1.1}, "no_overlap": {"overlap": False}, "free": {"free": True},
@@ -69,16 +72,29 @@ def measure(point: Point) -> dict[str, Any]:
     found: dict[str, Any] = {
         "source": row["source"], "in": row["in"], "assumed": row["assumed"], "cannot": row.get("cannot", ""),
     }  # fmt: skip
-    if not found["cannot"]:
-        of, profile = plan(row), profile_of(point["profile"])
-        seconds, usual = planned.step_seconds(of, profile), planned.work(of)
-        base = 0.0
-        if "against" in row:
-            base = planned.step_seconds(plan(row | row["against"]), profile)
-        found |= {"step_s": seconds, "predicted": told(row, of, seconds, base)}
-        for name, how in ASSUMPTIONS.items():
-            found[name] = told(row, of, seconds * planned.work(of, **how) / usual, base * how.get("computing", 1))
+    if "experiment" in row:
+        table = catalogue.load(row["experiment"])
+        found["predicted"] = table.measure(table.points(read_all(table.OPTIONS, row["options"] | PLAIN))[0])["tokens_per_s"]
+    elif not found["cannot"]:
+        profile = profile_of(point["profile"])
+        run = _Run(plan(row), profile)
+        base = _Run(plan(row | row["against"]), profile) if "against" in row else run
+        for name, how in {"predicted": {}, **ASSUMPTIONS}.items():
+            found[name] = told(row, run.plan, run.seconds(**how), base.seconds(**how))
     return found | {"paper": row["published"], "error": error(found.get("predicted", float("nan")), row["published"])}
+
+
+class _Run:
+    """A plan's step, simulated as it is; under other assumptions it takes as much longer as its busiest slice works."""
+
+    def __init__(self, of: Plan, profile: Profile) -> None:
+        self.plan, self.costs = of, planned.costs(of)
+        self.usual = planned.step_seconds(of, self.costs, profile)
+
+    def seconds(self, **how: Any) -> float:
+        if not how:
+            return self.usual
+        return self.usual * planned.work(self.plan, self.costs, **how) / planned.work(self.plan, self.costs)
 
 
 def told(row: dict[str, Any], of: Plan, seconds: float, base: float) -> float:
@@ -102,20 +118,39 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
 
 
 def findings(frame: pd.DataFrame) -> str:
+    known = frame.reindex(columns=[*dict.fromkeys([*frame.columns, "predicted", *ASSUMPTIONS])])
+    done = known[known["predicted"].notna()]
     columns = ["row", "in", "paper", "predicted", "error", *ASSUMPTIONS]
-    done = frame[frame["error"].notna()]
     lines = [tables.markdown(done[columns].rename(columns={"paper": "published"})), ""] if len(done) else []
-    if len(done):
-        worst = done.loc[done["error"].abs().idxmax()]
-        lines.append(
-            f"- {len(done)} rows, and nothing was fitted to any: the median error is {done['error'].abs().median():.1%}, "
-            f"the largest {worst['error']:+.1%} ({worst['row']})."
-        )
-        for name in ASSUMPTIONS:
-            moved, wrong = (done[name] / done["predicted"] - 1).abs(), (done[name] / done["paper"] - 1).abs()
-            lines.append(f"- {name}: moves predictions by {moved.median():.1%}; the median error would be {wrong.median():.1%}.")
-    for row in frame[frame["error"].isna()].itertuples():
-        lines.append(f"- {row.row} (published: {row.paper:g} {rows()[row.row]['in']}): cannot be predicted: {row.cannot}.")
-    for source, assumed in dict(zip(frame["source"], frame["assumed"], strict=True)).items():
+    alone = done[done["faster"].notna()]
+    if len(alone):
+        lines += _errors(alone)
+    for row in known[known["predicted"].isna()].itertuples():
+        unit = rows()[row.row]["in"]
+        lines.append(f"- {row.row} (published: {row.paper:g} {unit}) cannot be predicted: {row.cannot}.")
+    for source, assumed in dict(zip(known["source"], known["assumed"], strict=True)).items():
         lines.append(f"- {source}." + (f" Assumed: {assumed}." if assumed else ""))
     return "\n".join(lines)
+
+
+def _errors(done: pd.DataFrame) -> list[str]:
+    """How far predictions are off, under each assumption, and what one factor for each chip would leave."""
+    worst = done.loc[done["error"].abs().idxmax()]
+    lines = [
+        f"- {len(done)} rows, and nothing was fitted to any: the median error is {done['error'].abs().median():.1%}, "
+        f"the largest {worst['error']:+.1%} ({worst['row']})."
+    ]
+    for name in ASSUMPTIONS:
+        moved, wrong = (done[name] / done["predicted"] - 1).abs(), (done[name] / done["paper"] - 1).abs()
+        lines.append(
+            f"- {name}: moves predictions by {moved.median():.1%}; the median error would be {wrong.median():.1%}."
+        )
+    times = (done["error"] + 1).where(done["in"] == "seconds", 1 / (done["error"] + 1))
+    chips = done["row"].map(lambda name: rows()[name]["chip"])
+    others = (times / times.groupby(chips).transform("first") - 1)[chips.duplicated()].abs()
+    if len(others):
+        lines.append(
+            f"- Of the times: if one factor for each chip were fitted on its first row, the {len(others)} others would "
+            f"be off by {others.median():.1%} in the median, {others.max():.1%} at most."
+        )
+    return lines

@@ -51,7 +51,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def combined(name: str, *parts: tuple[Cost, int]) -> Cost:
-    """One cost that is each of these so many times; a negative number takes away what another contains."""
+    """One cost that is each of these so many times; a negative number takes away what another contains. Memory is left
+    out, since rooflines only know the CPU compiler's."""
     counts, hidden = Counter[HloCollective](), Counter[HloCollective]()
     for cost, times in parts:
         for one in cost.collectives:
@@ -119,7 +120,8 @@ class Priced:
             "backward", self._each(both), (shapes, self.x, self.x), (lies, self.apart, self.apart),
             (self.apart, self._kept(lies), self.apart),
         )  # fmt: skip
-        return forward, again if self.plan.recompute == "full" else combined("backward", (again, 1), (forward, -1))
+        kept = [(forward, -1)] * (self.plan.recompute != "full")
+        return combined("forward", (forward, 1)), combined("backward", (again, 1), *kept)
 
     def head(self) -> Cost:
         """The softmax and the loss, forward and backward."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import msgspec
 
 from core.model import SliceSpec
@@ -19,6 +17,7 @@ from .pipelines import Pipeline, pipeline
 from .steps import Pricing
 
 KINDS = ("forward", "backward", "update")
+Costs = dict[str, Cost]
 
 
 def parts(plan: Plan) -> list[Part]:
@@ -30,15 +29,13 @@ def parts(plan: Plan) -> list[Part]:
     return [Part(model, each, at == 0, at == count - 1) for at in range(count)]
 
 
-@cache
-def costs(plan: Plan) -> dict[str, Cost]:
+def costs(plan: Plan) -> Costs:
     """By part and kind."""
     priced = Priced(plan)
-    found: dict[str, Cost] = {}
+    found: Costs = {}
     for part in dict.fromkeys(parts(plan)):
         forward, backward = priced.layers(part.layers)
-        if part.last:
-            backward = combined("backward", (backward, 1), (priced.head(), 1))
+        backward = combined("backward", (backward, 1), *[(priced.head(), 1)] * part.last)
         found |= dict(zip(_keys(part), (forward, backward, priced.update(part)), strict=True))
     return found
 
@@ -47,25 +44,25 @@ def _keys(part: Part) -> list[str]:
     return [f"{part.name}/{kind}" for kind in KINDS]
 
 
-def step_seconds(plan: Plan, profile: Profile) -> float:
+def step_seconds(plan: Plan, known: Costs, profile: Profile) -> float:
     """The simulated time of a step.
 
-    From as many micro-batches as slices on, each further one takes equally long. So of a long step two shorter ones are
-    simulated, and it is as much longer as it has more micro-batches.
+    Once a pipeline is full, each further micro-batch (with interleaved stages: each further round of them) takes
+    equally long. So instead of a long step two short ones are simulated, and extended to the whole.
     """
-    more = plan.stages if plan.chunks > 1 else -(-plan.stages // 4)
-    few, some = plan.stages, plan.stages + more
-    if plan.microbatches <= some:
-        return _simulated(plan, profile)
-    one, other = (_simulated(msgspec.structs.replace(plan, microbatches=count), profile) for count in (few, some))
-    return one + (other - one) / more * (plan.microbatches - few)
+    few = plan.stages if plan.chunks > 1 else 2
+    if plan.microbatches <= 2 * few:
+        return _simulated(plan, known, profile)
+    one, two = (
+        _simulated(msgspec.structs.replace(plan, microbatches=count), known, profile) for count in (few, 2 * few)
+    )
+    return one + (two - one) / few * (plan.microbatches - few)
 
 
-def _simulated(plan: Plan, profile: Profile) -> float:
+def _simulated(plan: Plan, known: Costs, profile: Profile) -> float:
     jobs = [Costed(part, *(Job(key, plan.tensor) for key in _keys(part))) for part in parts(plan)]
     slices, rows = [_slice(plan, at) for at in range(plan.stages)], plan.data * plan.microbatch
     of = Pipeline(jobs, slices, plan.microbatches, rows, plan.length, plan.schedule, tensor=plan.tensor)
-    known = costs(msgspec.structs.replace(plan, microbatches=1))
     step = pipeline(of, Pricing(source=lambda job: known[job.key]))
     return train(step, load(plan.topology), profile, steps=1).step_ns / 1e9
 
@@ -74,10 +71,10 @@ def _slice(plan: Plan, at: int) -> SliceSpec:
     return SliceSpec(f"stage {at}", plan.data * plan.tensor, (plan.data, plan.tensor), exclusive=True)
 
 
-def work(plan: Plan, computing: float = 1.0, overlap: bool = True, free: bool = False) -> float:
+def work(plan: Plan, known: Costs, computing: float = 1.0, overlap: bool = True, free: bool = False) -> float:
     """Seconds that the busiest slice works in a step, if all computation took `computing` times as long, no collective
     were hidden (`overlap`), or all collectives took no time (`free`)."""
-    idle, known = IdleCluster(load(plan.topology)), costs(msgspec.structs.replace(plan, microbatches=1))
+    idle = IdleCluster(load(plan.topology))
     total = [0] * plan.stages
     for at, part in enumerate(parts(plan)):
         for key, times in zip(_keys(part), (plan.microbatches, plan.microbatches, 1), strict=True):

@@ -22,6 +22,7 @@ from .pricing import book
 from .pricing.rooflines import Plan
 from .pricing.shapes import Decoder, flops_per_token
 from .training import planned
+from .training.rows import listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,8 +38,11 @@ SIZE = (8.2, 7.0)
 PLAIN = {"parts": False}  # an option of Pathways' tables
 OF_PLAN, OF_MODEL = set(Plan.__struct_fields__), set(Decoder.__struct_fields__)
 ASSUMPTIONS: dict[str, dict[str, Any]] = {
-    "faster": {"computing": 0.9}, "slower": {"computing": 1.1}, "no_overlap": {"overlap": False}, "free": {"free": True},
-}  # fmt: skip
+    "faster": {"computing": 0.9},
+    "slower": {"computing": 1.1},
+    "no_overlap": {"overlap": False},
+    "free": {"free": True},
+}
 
 
 @cache
@@ -74,7 +78,9 @@ def measure(point: Point) -> dict[str, Any]:
     }  # fmt: skip
     if "experiment" in row:
         table = catalogue.load(row["experiment"])
-        found["predicted"] = table.measure(table.points(read_all(table.OPTIONS, row["options"] | PLAIN))[0])["tokens_per_s"]
+        found["predicted"] = table.measure(table.points(read_all(table.OPTIONS, row["options"] | PLAIN))[0])[
+            "tokens_per_s"
+        ]
     elif not found["cannot"]:
         profile = profile_of(point["profile"])
         run = _Run(plan(row), profile)
@@ -125,7 +131,7 @@ def findings(frame: pd.DataFrame) -> str:
     alone = done[done["faster"].notna()]
     if len(alone):
         lines += _errors(alone)
-    for row in known[known["predicted"].isna()].itertuples():
+    for row in listed(known[known["predicted"].isna()]):
         unit = rows()[row.row]["in"]
         lines.append(f"- {row.row} (published: {row.paper:g} {unit}) cannot be predicted: {row.cannot}.")
     for source, assumed in dict(zip(known["source"], known["assumed"], strict=True)).items():
@@ -135,11 +141,9 @@ def findings(frame: pd.DataFrame) -> str:
 
 def _errors(done: pd.DataFrame) -> list[str]:
     """How far predictions are off, under each assumption, and what one factor for each chip would leave."""
-    worst = done.loc[done["error"].abs().idxmax()]
-    lines = [
-        f"- {len(done)} rows, and nothing was fitted to any: the median error is {done['error'].abs().median():.1%}, "
-        f"the largest {worst['error']:+.1%} ({worst['row']})."
-    ]
+    worst = max(listed(done), key=lambda row: abs(row.error))
+    median = done["error"].abs().median()
+    lines = [f"- {len(done)} rows, nothing fitted: median error {median:.1%}, worst {worst.error:+.1%} ({worst.row})."]
     for name in ASSUMPTIONS:
         moved, wrong = (done[name] / done["predicted"] - 1).abs(), (done[name] / done["paper"] - 1).abs()
         lines.append(

@@ -1,13 +1,15 @@
 """Prices of a decoder's training step where no compiler's are committed: its parts as real JAX programs over a mesh.
 
-The layers of a part are a scan, lowered for the devices of one stage (axes data and model). Matrices are split over the axis model, and so is the sequence between them if the plan says so; every
-collective is the partitioner's. The lookup of embeddings costs nothing.
+The layers of a part are a scan, lowered for the devices of one stage (axes data and model). Matrices are split over the
+axis model, and so is the sequence between them if the plan says so; every collective is the partitioner's. The lookup
+of embeddings costs nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Literal
 
 import msgspec
@@ -72,11 +74,9 @@ class Priced:
     """The costs of a plan's parts. `efficiency`: of the peak; None: as rooflines assume."""
 
     def __init__(self, plan: Plan) -> None:
-        import jax
-        import jax.numpy as jnp
-        from jax.sharding import PartitionSpec as P  # noqa: N817
-
-        self.plan, self._jax, self._np, self._spec = plan, jax, jnp, P
+        jax: Any = import_module("jax")  # late, since that takes a second
+        P = jax.sharding.PartitionSpec  # noqa: N806
+        self.plan, self._jax, self._np, self._spec = plan, jax, jax.numpy, P
         # a replica's activations have one axis more in front where each replica keeps gradients of its own
         lead = ("data",) if plan.overlapped else ("data", None)
         rows = (plan.data * plan.microbatch,) if plan.overlapped else (plan.data, plan.microbatch)

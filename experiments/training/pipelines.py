@@ -85,7 +85,12 @@ class _Written:
             inputs.append(self.logits.pop(microbatch))
         outputs = [self.graph.type(self.gradients[at])] + [x] * (at > 0)
         done = self.graph.call(
-            self.of.stages[at].backward, self._on(at), inputs, outputs, donate=given_up, name=f"backward {at} {microbatch}"
+            self.of.stages[at].backward,
+            self._on(at),
+            inputs,
+            outputs,
+            donate=given_up,
+            name=f"backward {at} {microbatch}",
         )
         self.gradients[at] = done[0]
         if at:

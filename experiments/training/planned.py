@@ -6,7 +6,7 @@ import msgspec
 
 from core.model import SliceSpec
 from seaway.costs import Cost
-from seaway.sessions.simulated import IdleCluster
+from seaway.costs.idle_cluster import IdleCluster
 from sim.hardware import Profile, load
 
 from ..pricing.jobs import Costed, Job

@@ -66,7 +66,9 @@ def merged(lists: list[list[StageTask]]) -> Iterator[StageTask]:
                 at[s] += 1
                 done.add(task)
         if len(done) == before:
-            raise ValueError(f"this schedule cannot go on: each stage waits for another, at {[task for _, task in ready]}")
+            raise ValueError(
+                f"this schedule cannot go on: each stage waits for another, at {[task for _, task in ready]}"
+            )
 
 
 def _needs(task: StageTask, last: int) -> set[StageTask]:

@@ -1,5 +1,7 @@
 """Published rows: their facts agree with each other, and plans take the time that closed forms say."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -17,15 +19,13 @@ IDEAL = profile("ideal")
 
 
 def made(**how: int) -> Plan:
-    shape = {"data": 1, "tensor": 8, "stages": 4, "microbatch": 1, "microbatches": 8} | how
+    shape: dict[str, Any] = {"data": 1, "tensor": 8, "stages": 4, "microbatch": 1, "microbatches": 8} | how
     return Plan(model=TINY, topology=f"a100-{8 * shape['stages']}", length=16, **shape)
 
 
 def known(plan: Plan) -> planned.Costs:
     times = {"forward": "10ms", "backward": "20ms", "update": "1us"}
-    return {
-        f"{part.name}/{kind}": synthetic(time) for part in planned.parts(plan) for kind, time in times.items()
-    }
+    return {f"{part.name}/{kind}": synthetic(time) for part in planned.parts(plan) for kind, time in times.items()}
 
 
 @pytest.mark.parametrize("name", [name for name, row in published.rows().items() if "billions" in row])

@@ -1,10 +1,9 @@
 """Published training throughput that nothing was fitted to, each row predicted as a user would.
 
-A row of experiments/data/published.toml says how a model was trained, and how fast that was. One layer is a JAX program
-over a mesh, priced by its roofline for the published chip; stages of such layers run in the simulator, micro-batch by
-micro-batch, and gradients are reduced at the end. Nothing is fitted to any row. The columns after the error repeat the
-prediction under other assumptions: computation 10 % faster and slower, no collective beside computation, and
-collectives that take no time.
+A row of experiments/data/published.toml says how a model was trained, and how fast that was. The layers of a stage are a
+JAX program over a mesh, priced by its roofline for the published chip. A pipeline of such stages runs in the simulator,
+micro-batch by micro-batch, and then gradients are reduced. The columns after the error repeat the prediction under
+other assumptions: computation 10 % faster and slower, no collective beside computation, collectives that take no time.
 """
 
 from __future__ import annotations
@@ -87,7 +86,10 @@ def measure(point: Point) -> dict[str, Any]:
         base = _Run(plan(row | row["against"]), profile) if "against" in row else run
         for name, how in {"predicted": {}, **ASSUMPTIONS}.items():
             found[name] = told(row, run.plan, run.seconds(**how), base.seconds(**how))
-    return found | {"paper": row["published"], "error": error(found.get("predicted", float("nan")), row["published"])}
+    return found | {
+        "published": row["published"],
+        "error": error(found.get("predicted", float("nan")), row["published"]),
+    }
 
 
 class _Run:
@@ -126,14 +128,14 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
 def findings(frame: pd.DataFrame) -> str:
     known = frame.reindex(columns=[*dict.fromkeys([*frame.columns, "predicted", *ASSUMPTIONS])])
     done = known[known["predicted"].notna()]
-    columns = ["row", "in", "paper", "predicted", "error", *ASSUMPTIONS]
-    lines = [tables.markdown(done[columns].rename(columns={"paper": "published"})), ""] if len(done) else []
+    columns = ["row", "in", "published", "predicted", "error", *ASSUMPTIONS]
+    lines = [tables.markdown(done[columns]), ""] if len(done) else []
     alone = done[done["faster"].notna()]
     if len(alone):
         lines += _errors(alone)
     for row in listed(known[known["predicted"].isna()]):
         unit = rows()[row.row]["in"]
-        lines.append(f"- {row.row} (published: {row.paper:g} {unit}) cannot be predicted: {row.cannot}.")
+        lines.append(f"- {row.row} (published: {row.published:g} {unit}) cannot be predicted: {row.cannot}.")
     for source, assumed in dict(zip(known["source"], known["assumed"], strict=True)).items():
         lines.append(f"- {source}." + (f" Assumed: {assumed}." if assumed else ""))
     return "\n".join(lines)
@@ -145,7 +147,7 @@ def _errors(done: pd.DataFrame) -> list[str]:
     median = done["error"].abs().median()
     lines = [f"- {len(done)} rows, nothing fitted: median error {median:.1%}, worst {worst.error:+.1%} ({worst.row})."]
     for name in ASSUMPTIONS:
-        moved, wrong = (done[name] / done["predicted"] - 1).abs(), (done[name] / done["paper"] - 1).abs()
+        moved, wrong = (done[name] / done["predicted"] - 1).abs(), (done[name] / done["published"] - 1).abs()
         lines.append(
             f"- {name}: moves predictions by {moved.median():.1%}; the median error would be {wrong.median():.1%}."
         )

@@ -60,11 +60,19 @@ def step_seconds(plan: Plan, known: Costs, profile: Profile) -> float:
 
 
 def _simulated(plan: Plan, known: Costs, profile: Profile) -> float:
+    """Replicas are alike: as many as share a host are simulated, with collectives as long as all of them take."""
+    whole = load(plan.topology)
+    idle, of_host = IdleCluster(whole), whole.cluster.islands[0].devices_per_host
+    some = msgspec.structs.replace(plan, data=min(plan.data, max(1, of_host // plan.tensor)))
     jobs = [Costed(part, *(Job(key, plan.tensor) for key in _keys(part))) for part in parts(plan)]
-    slices, rows = [_slice(plan, at) for at in range(plan.stages)], plan.data * plan.microbatch
+    slices, rows = [_slice(some, at) for at in range(plan.stages)], some.data * plan.microbatch
     of = Pipeline(jobs, slices, plan.microbatches, rows, plan.length, plan.schedule, tensor=plan.tensor)
-    step = pipeline(of, Pricing(source=lambda job: known[job.key]))
-    return train(step, load(plan.topology), profile, steps=1).step_ns / 1e9
+
+    def priced(job: Job) -> Cost:
+        return Cost.stated(idle.time(known[job.key].kernel, _slice(plan, 0)), job.key)
+
+    setup = load(f"{plan.topology.rpartition('-')[0]}-{some.devices}")
+    return train(pipeline(of, Pricing(source=priced)), setup, profile, steps=1).step_ns / 1e9
 
 
 def _slice(plan: Plan, at: int) -> SliceSpec:

@@ -1,6 +1,6 @@
 """Published training throughput that nothing was fitted to, each row predicted as a user would.
 
-A row of experiments/data/published.toml says how a model was trained, and how fast that was. The layers of a stage are a
+A row of experiments/data/published.toml says how a model was trained, and how fast that was. A stage's layers are a
 JAX program over a mesh, priced by its roofline for the published chip. A pipeline of such stages runs in the simulator,
 micro-batch by micro-batch, and then gradients are reduced. The columns after the error repeat the prediction under
 other assumptions: computation 10 % faster and slower, no collective beside computation, collectives that take no time.

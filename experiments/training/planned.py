@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from core.model import SliceSpec
-from seaway.costs import Cost
-from seaway.costs.idle_cluster import IdleCluster
+from seaway.costs import Cost, IdleCluster
 from sim.hardware import Profile, load
 
 from ..pricing.jobs import Costed, Job

@@ -29,16 +29,16 @@ class Step:
 
 @dataclass
 class Pricing:
-    """Prices the jobs of a step. `efficiency`: the chip's, against its compiler's estimate. `source`: of costs."""
+    """Prices the jobs of a step, by the book or another `source`. `efficiency`: the chip's, against its compiler's."""
 
     efficiency: float = 1.0
-    source: Callable[[Job], Cost] = book.cost
+    source: Callable[[Job], Cost] | None = None
     kernels: dict[str, Kernel] = field(default_factory=dict)
     found: dict[str, Cost] = field(default_factory=dict)
 
     def cost(self, job: Job) -> Cost:
         if job.key not in self.found:
-            self.found[job.key] = found = self.source(job)
+            self.found[job.key] = found = (self.source or book.cost)(job)
             kernel = found.scaled(1 / self.efficiency).kernel
             self.kernels[job.key] = msgspec.structs.replace(kernel, name=job.key)
         return self.found[job.key]

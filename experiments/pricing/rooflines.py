@@ -5,8 +5,6 @@ axis model, and so is the sequence between them if the plan says so; every colle
 of embeddings costs nothing.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from importlib import import_module

@@ -1,7 +1,5 @@
 """A training step that follows a plan: its parts, their prices, and its simulated time."""
 
-from __future__ import annotations
-
 import msgspec
 
 from core.model import SliceSpec

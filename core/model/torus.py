@@ -7,10 +7,11 @@ and a block of the torus is a few strides. *Cells* are the points of the torus, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
-from itertools import combinations, permutations
+from itertools import accumulate, combinations, permutations
 from math import prod
-from operator import add
+from operator import add, mul
 
 Shape = tuple[int, ...]
 
@@ -53,19 +54,55 @@ def foldings(mesh: Shape, rank: int) -> list[Shape]:
     return [tuple(prod(axes[low:high]) for low, high in zip((0, *cut), (*cut, len(axes)), strict=True)) for cut in cuts]
 
 
-def orientations(mesh: Shape, torus: Shape) -> list[tuple[Shape, tuple[int, ...]]]:
+@lru_cache(maxsize=256)
+def orientations(mesh: Shape, torus: Shape, cut: bool = True) -> tuple[tuple[Shape, tuple[int, ...]], ...]:
     """Return (folded mesh, torus axis of each of its axes) for every shape of block that fits the torus.
 
-    Blocks that tile the torus come first, because they leave no remainders.
+    Blocks that tile the torus come first, because they leave no remainders. If no block fits, axes of the mesh may be
+    cut: 128 by 12 lies on a torus of 8 by 12 by 16 as 8 by 16 by 12.
     """
-    found: dict[Shape, tuple[Shape, tuple[int, ...]]] = {}
     rank = max(1, sum(size > 1 for size in torus))
-    for folded in foldings(mesh, rank):
+    found = _fitting(foldings(mesh, rank), torus)
+    if cut and not found:
+        found = _fitting(cuttings(mesh, torus), torus)
+
+    def rests(shape: Shape) -> int:
+        return sum(size % extent > 0 for size, extent in zip(torus, shape, strict=True))
+
+    return tuple(found[shape] for shape in sorted(found, key=rests))
+
+
+def _fitting(foldings: Iterable[Shape], torus: Shape) -> dict[Shape, tuple[Shape, tuple[int, ...]]]:
+    """Return (folded mesh, torus axis of each of its axes) by the shape of the block, for blocks that fit."""
+    found: dict[Shape, tuple[Shape, tuple[int, ...]]] = {}
+    for folded in foldings:
         for axes in permutations(range(len(torus)), len(folded)):
             if all(extent <= torus[axis] for extent, axis in zip(folded, axes, strict=True)):
                 found.setdefault(extents(folded, axes, len(torus)), (folded, axes))
-    rests = {shape: sum(size % extent > 0 for size, extent in zip(torus, shape, strict=True)) for shape in found}
-    return [found[shape] for shape in sorted(found, key=rests.__getitem__)]
+    return found
+
+
+def cuttings(mesh: Shape, torus: Shape) -> list[Shape]:
+    """Return every way to write the mesh with one axis for each of the torus, by cutting axes and merging parts.
+
+    Devices keep their order, and the devices along any axis of the mesh stay a block. Those that fill most axes of the
+    torus come first: a full axis may wrap.
+    """
+    inner = tuple(accumulate((extent for extent in reversed(mesh) if extent > 1), mul))  # sizes of blocks inside
+    total, longest, sizes = prod(mesh), max(torus), [size for size in torus if size > 1]
+    found: list[Shape] = []
+
+    def extend(tail: Shape, inside: int) -> None:
+        if inside == total:
+            found.append(tail)
+        elif len(tail) < len(sizes):
+            for extent in range(2, min(longest, total // inside) + 1):
+                block = inside * extent
+                if total % block == 0 and all(block % one == 0 or one % block == 0 for one in inner):
+                    extend((extent, *tail), block)
+
+    extend((), 1)
+    return sorted(found, key=lambda shape: -sum(extent in sizes for extent in shape))
 
 
 def extents(folded: Shape, axes: tuple[int, ...], rank: int) -> Shape:

@@ -24,10 +24,11 @@ class Decoder(msgspec.Struct, frozen=True):
     gated: bool = False
     vocabulary: int = VOCABULARY
     assumed: str = ""  # which of the above the paper does not print
+    kv_heads: int = 0  # of keys and values, each for several heads of queries; 0: as many as heads
 
     @property
     def per_layer(self) -> int:
-        attention = 4 * self.d_model * self.heads * self.d_head
+        attention = 2 * self.d_model * (self.heads + (self.kv_heads or self.heads)) * self.d_head
         feed_forward = (3 if self.gated else 2) * self.d_model * self.d_ff
         return attention + feed_forward + 2 * self.d_model
 

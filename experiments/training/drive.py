@@ -14,7 +14,7 @@ from sim.simulation import Simulation
 
 from .steps import Step
 
-STEPS = 3  # the first fills pipelines and caches and is not counted
+STEPS = 3  # the first fills pipelines and caches and is not counted, unless it is the only one
 AHEAD = 1  # steps queued behind the running one
 CHUNK = 64 << 20  # bytes of a chunk of a transfer
 
@@ -46,7 +46,7 @@ def train(step: Step, setup: Setup, profile: Profile, *, steps: int = STEPS, see
         args = tuple(name if index in kept else next(turn) for index, name in enumerate(state))
         made = user.run(program, args, AHEAD)
     user.wait(0)
-    ends = user.ends[1:]
+    ends = user.ends[min(1, steps - 1) :]
     took = (ends[-1] - ends[0]) / (len(ends) - 1)
     moved = (sim.contents.moved - began) // steps
     return Trained(took, step.tokens * 1e9 / took, _busy(sim, ends[0], ends[-1]), moved, sim, (ends[-2], ends[-1]))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from seaway.sessions.simulated import IdleCluster
+from seaway.costs import IdleCluster
 from sim.hardware import Kernel, Setup
 
 from ..framework import BadOption, Option

@@ -22,37 +22,53 @@ def gpipe(stages: int, microbatches: int) -> list[list[StageTask]]:
     return [ahead + back for ahead, back in zip(forward, backward, strict=True)]
 
 
-def one_forward_one_backward(stages: int, microbatches: int) -> list[list[StageTask]]:
-    """By stage: as many forward passes as there are stages behind it, then one backward for each forward."""
+def one_forward_one_backward(stages: int, microbatches: int, chunks: int = 1) -> list[list[StageTask]]:
+    """By slice: some forward passes ahead, then one backward for each forward.
+
+    `chunks`: stages on each slice, which makes the schedule *interleaved* (Narayanan et al. 2021): slice s has the
+    stages s, s + slices, s + 2 slices, ..., and takes as many micro-batches in turn through each as there are slices.
+    The bubble is then (slices - 1) / (chunks * microbatches) of the work.
+    """
+    slices, total = stages // chunks, microbatches * chunks
+    if chunks > 1 and (stages % chunks or microbatches % slices):
+        raise ValueError(
+            f"{chunks} chunks a slice need a multiple of {chunks} stages, and of {slices} micro-batches: "
+            f"not {stages} and {microbatches}"
+        )
     lists = []
-    for s in range(stages):
-        lead = min(stages - 1 - s, microbatches)
-        tasks = [StageTask("forward", s, m) for m in range(lead)]
-        for m in range(microbatches):
-            if lead + m < microbatches:
-                tasks.append(StageTask("forward", s, lead + m))
-            tasks.append(StageTask("backward", s, m))
-        lists.append(tasks)
+    for s in range(slices):
+        turns = [
+            (chunk * slices + s, first + m)
+            for first in range(0, microbatches, slices) for chunk in range(chunks)
+            for m in range(min(slices, microbatches - first))
+        ]  # fmt: skip
+        ahead = [StageTask("forward", stage, m) for stage, m in turns]
+        back = [StageTask("backward", stages - slices + 2 * s - stage, m) for stage, m in turns]
+        lead = min(slices - 1 - s if chunks == 1 else 2 * (slices - 1 - s) + (chunks - 1) * slices, total)
+        paired = [task for pair in zip(ahead[lead:], back, strict=False) for task in pair]
+        lists.append(ahead[:lead] + paired + back[total - lead :])
     return lists
 
 
-SCHEDULES: dict[str, Callable[[int, int], list[list[StageTask]]]] = {"gpipe": gpipe, "1f1b": one_forward_one_backward}
+SCHEDULES: dict[str, Callable[..., list[list[StageTask]]]] = {"gpipe": gpipe, "1f1b": one_forward_one_backward}
 
 
 def merged(lists: list[list[StageTask]]) -> Iterator[StageTask]:
-    """One list of all stages' lists: each task as soon as what it needs has been listed, stages in turn."""
+    """One list of all slices' lists: each task as soon as what it needs has been listed, slices in turn."""
     done: set[StageTask] = set()
-    at, last = [0] * len(lists), len(lists) - 1
+    at, last = [0] * len(lists), max(task.stage for tasks in lists for task in tasks)
     while any(at[s] < len(tasks) for s, tasks in enumerate(lists)):
         before = len(done)
-        ready = [tasks[at[s]] for s, tasks in enumerate(lists) if at[s] < len(tasks)]
-        for task in ready:
+        ready = [(s, tasks[at[s]]) for s, tasks in enumerate(lists) if at[s] < len(tasks)]
+        for s, task in ready:
             if _needs(task, last) <= done:
                 yield task
-                at[task.stage] += 1
+                at[s] += 1
                 done.add(task)
         if len(done) == before:
-            raise ValueError(f"this schedule cannot go on: each stage waits for another, at {ready}")
+            raise ValueError(
+                f"this schedule cannot go on: each stage waits for another, at {[task for _, task in ready]}"
+            )
 
 
 def _needs(task: StageTask, last: int) -> set[StageTask]:

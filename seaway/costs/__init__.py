@@ -13,9 +13,11 @@ from ..units import duration
 from .compiled import costs, roofline_costs, text_costs, tpu_costs
 from .cost import Cost, MemoryUse, synthetic
 from .estimate import work_of
+from .idle_cluster import IdleCluster
 
 __all__ = [
     "Cost",
+    "IdleCluster",
     "MemoryUse",
     "costs",
     "duration",

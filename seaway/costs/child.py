@@ -8,9 +8,13 @@ or `error.json`. It imports nothing of Seaway, and JAX only after the environmen
 
 import importlib
 import json
+import os
+import socket
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,8 +27,9 @@ def main(folder: Path) -> None:
     except BaseException as error:  # the parent reports every error
         text = {"kind": type(error).__name__, "stage": STAGE[0], "text": str(error)}
         (folder / "error.json").write_text(json.dumps(text))
-        raise SystemExit(3) from None
+        os._exit(3)
     (folder / "result.json").write_text(json.dumps(result))
+    os._exit(0)  # the nodes of `cpu_devices` would wait for each other to leave
 
 
 STAGE = ["start"]
@@ -77,9 +82,41 @@ def tpu_devices(request: dict[str, Any]) -> list[Any]:
 def cpu_devices(request: dict[str, Any]) -> list[Any]:
     import jax
 
+    if request["nodes"] > 1:
+        bridge: Any = importlib.import_module("jax._src.xla_bridge")
+        client, factories = clients(request)[0], bridge._backend_factories
+        factories["cpu"] = replace(factories["cpu"], factory=lambda: client)
     return list(jax.devices("cpu"))
 
 
+def clients(request: dict[str, Any]) -> list[Any]:
+    """XLA's clients for CPUs, one a node, all of them in this process. Each compiles for the devices of all nodes.
+
+    A client has 2048 devices at most. Nothing is executed, so the nodes only tell each other what devices they have.
+    """
+    inside: Any = importlib.import_module("jaxlib._jax")
+    nodes = request["nodes"]
+    devices = -(-prod(size for _, size, _ in request["axes"]) // nodes)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    KEPT.append(inside.get_distributed_runtime_service(address, nodes))
+
+    def client(node: int) -> Any:
+        joined = inside.get_distributed_runtime_client(address, node)
+        joined.connect()
+        exchange = inside.make_gloo_tcp_collectives(distributed_client=joined, hostname="127.0.0.1")
+        return inside.get_tfrt_cpu_client(
+            distributed_client=joined, node_id=node, num_nodes=nodes, collectives=exchange, num_devices=devices
+        )
+
+    with ThreadPoolExecutor(nodes) as threads:
+        KEPT.extend(threads.map(client, range(nodes)))
+    return KEPT[1:]
+
+
+KEPT: list[Any] = []
+"""The service that the nodes meet at, and the nodes' clients."""
 DEVICES: dict[str, Callable[[dict[str, Any]], list[Any]]] = {"tpu": tpu_devices, "cpu": cpu_devices}
 
 

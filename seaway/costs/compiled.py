@@ -1,9 +1,9 @@
 """Costs from compilers, for devices that this machine lacks: `tpu_costs`, `roofline_costs`; `costs` takes the better.
 
 The TPU compiler itself needs no TPU (the extra `tpu`). A roofline is partitioned by compiling for virtual CPU devices,
-and priced by a chip's peak rates. It is a bound: each operation takes as long as its flops at `efficiency` of the peak,
-or its bytes at the full bandwidth, whichever is longer. Everything that can be fused is assumed to be fused.
-Collectives are those that the partitioner inserts, before a compiler merges or hides them.
+and priced by a chip's rates: each operation takes as long as its flops at `efficiency` of the peak, or its bytes at the
+full bandwidth, whichever is longer. Everything that can be fused is assumed to be fused. Collectives are those that the
+partitioner inserts, before a compiler merges them; `hlo.overlap` says what computing hides of them.
 """
 
 from __future__ import annotations
@@ -11,26 +11,33 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
 from core.model import Impossible
-from sim.hardware import Chip, chips, setups
+from sim.hardware import Chip, Setup, chips, setups
 
 from ..errors import CostError, NoCompiler, TooBig
 from ..units import Time
 from . import cost_cache
 from .compiling import CompiledHlo, Failed, compile_in_child
 from .cost import Cost, MemoryUse, disagreement
-from .hlo import HloError, Rates, Tally, parse, tally
+from .hlo import HloError, Links, Rates, Tally, parse, tally
 from .lowering import Lowered, lower
+from .on_target import OnTarget, Overlap
 from .topologies import NAME, Topology, check_devices, find, rates
 
 TIMEOUT = "15min"
-MOST = 2048  # devices of a process of XLA's on CPUs
 PARTITIONED = "all-reduce-promotion"  # the text is taken before this pass: later ones turn bf16 into f32 for the CPU
-Target = tuple[str, Chip]  # of a price: its name, and its devices
+
+
+class Target(NamedTuple):
+    """What a computation is priced for. `setup`: the cluster on which its collectives run; None: any."""
+
+    name: str
+    chip: Chip
+    setup: Setup | None = None
 
 
 def costs(
@@ -101,23 +108,26 @@ def roofline_costs(
     out_shardings: object = None,
     donate: int | Sequence[int] = (),
     name: str | None = None,
-    efficiency: float = 1.0,
+    efficiency: float | None = None,
+    overlap: Overlap = "scheduled",
     timeout: Time = TIMEOUT,
     refresh: bool = False,
 ) -> Cost:
-    """Like `tpu_costs`, but by peak rates. `topology` may also be a set-up of `sw.simulate`: "B", "v4-512", ..."""
-    if not 0 < efficiency <= 1:
+    """Like `tpu_costs`, but by a chip's rates. `topology` may also be a set-up of `sw.simulate`: "B", "v4-512", ...
+
+    `efficiency`: the part of the peak that matrix products reach; None: as published for the chip (`matmul_percent` in
+    its file). `overlap`: what computing hides of collectives: what a schedule of the computation's graph does
+    (`hlo.overlap`), nothing, or all that it has time for.
+    """
+    if efficiency is not None and not 0 < efficiency <= 1:
         raise CostError(f"efficiency is a share of the peak, above 0 and at most 1, not {efficiency!r}")
+    if overlap not in get_args(Overlap):
+        raise CostError(f"overlap is 'scheduled', 'none' or 'full', not {overlap!r}")
     lowered = lower(
         fn, args, platform="cpu", mesh=mesh,
         in_shardings=in_shardings, out_shardings=out_shardings, donate=donate, name=name,
     )  # fmt: skip
     where = _target(topology, lowered.devices)
-    if lowered.devices > MOST:
-        raise CostError(
-            f"{lowered.devices} devices are more than XLA's CPU compiler knows, {MOST} at most; "
-            "take tpu_costs, or a mesh with fewer devices along its data axis and as much data on each"
-        )
 
     def compute() -> Cost:
         flags = f"--xla_force_host_platform_device_count={lowered.devices}"
@@ -125,9 +135,12 @@ def roofline_costs(
             compiled = compile_in_child(lowered, platform="cpu", xla_flags=flags, before=PARTITIONED, timeout=timeout)
         except Failed as failed:
             raise CostError(f"XLA refused {lowered.name!r}: {failed.kind}: {failed}") from None
-        return _by_rates(compiled, lowered, where, efficiency)
+        return _by_rates(compiled, lowered, where, efficiency, overlap)
 
-    key = cost_cache.key("roofline", lowered.digest, where[0], _figures(where[1]), f"{efficiency!r}")
+    key = cost_cache.key(
+        "roofline", lowered.digest, where.name, repr(where.chip), repr(where.setup and where.setup.cluster.islands),
+        f"{efficiency!r} {overlap}",
+    )  # fmt: skip
     return cost_cache.cost(key, lowered.name, compute, refresh=refresh)
 
 
@@ -139,7 +152,7 @@ def text_costs(text: str, name: str, devices: int, *, chip: Chip, partitioned: b
     sizes = {key.removesuffix("_in_bytes").removesuffix("_size"): size for key, size in memory.items()}
     lowered = Lowered(name, b"", (("devices", devices, "Auto"),), (), "")
     compiled = CompiledHlo(text, 0.0, text if partitioned else "", {}, sizes)
-    return _by_rates(compiled, lowered, (chip.name, chip), 1.0)
+    return _by_rates(compiled, lowered, Target(chip.name, chip), None, "none")
 
 
 def require_compiler() -> None:
@@ -154,18 +167,18 @@ def _target(topology: str, devices: int) -> Target:
     if NAME.fullmatch(topology.strip()):
         where = find(topology)
         check_devices(where, devices)
-        return where.name, where.chip
+        return Target(where.name, where.chip, where.setup)
     try:
         setup = setups.load(topology)
     except Impossible as error:
         raise CostError(f"{error}; or a TPU topology, as 'v3:4x4'") from None
     largest = max(island.devices for island in setup.cluster.islands)
     if devices > largest:
-        chip = setup.chips[0]
-        cores = chips.generation(chip.name).counted // chip.devices_per_chip if chips.known(chip.name) else 1
-        hint = f": such a name counts cores, so take one with {cores * devices}" if cores > 1 else ""
+        chip, named = setup.chips[0], setups.SLICE.fullmatch(topology)
+        cores = chips.generation(chip.name).counted // chip.devices_per_chip if named and chips.known(chip.name) else 1
+        hint = f": its number counts cores, so take '{named[2]}-{cores * devices}'" if named and cores > 1 else ""
         raise CostError(f"the mesh has {devices} devices and an island of {topology!r} has {largest}{hint}")
-    return setup.name, setup.chips[0]
+    return Target(setup.name, setup.chips[0], setup)
 
 
 def _figures(chip: Chip) -> str:
@@ -183,7 +196,7 @@ def _on_tpu(lowered: Lowered, where: Topology, timeout: Time) -> Cost:
         )
     except Failed as failed:
         raise _explained(failed, lowered, where) from None
-    found = _read(compiled.hlo, lowered.name, rates(where.chip), fused=True)
+    found = _read(compiled.hlo, lowered.name, rates(where.chip, 1.0), fused=True)
     estimates = {"blend": round(found.blend), "cycles": round(found.cycles)}
     seconds = compiled.cost.get("optimal_seconds", -1.0)
     # The compiler's own optimum counts each loop's body once, so it is multiplied by the ratio of our two rooflines. It
@@ -192,44 +205,51 @@ def _on_tpu(lowered: Lowered, where: Topology, timeout: Time) -> Cost:
         estimates["optimal"] = round(seconds * 1e9 * found.roofline / found.once_roofline)
     estimates["roofline"] = round(found.roofline)
     about: dict[str, Any] = {"used": "blend", "source": "tpu-compiler", "clock_hz": where.chip.clock_hz}
-    return _cost(compiled, lowered, (where.name, where.chip), found, estimates, **about)
+    return _cost(compiled, lowered, where.name, found, estimates, **about)
 
 
-def _by_rates(compiled: CompiledHlo, lowered: Lowered, where: Target, efficiency: float) -> Cost:
-    name, chip = where
-    fused, of_chip = not compiled.before, rates(chip, efficiency)
-    found = _read(compiled.before or compiled.hlo, lowered.name, of_chip, fused=fused)
+def _by_rates(
+    compiled: CompiledHlo, lowered: Lowered, where: Target, efficiency: float | None, overlap: Overlap
+) -> Cost:
+    efficiency = efficiency or where.chip.matmul_percent / 100
+    fused, of_chip = not compiled.before, rates(where.chip, efficiency)
+    target = OnTarget(where.setup, lowered) if where.setup else None
+    found = _read(
+        compiled.before or compiled.hlo, lowered.name, of_chip, fused=fused,
+        links=target.takes if target else None,
+    )  # fmt: skip
     whole = max(found.flops / of_chip.flops, found.moved / of_chip.bandwidth) * 1e9
     estimates = {"roofline": round(found.roofline), "whole": round(whole)}
     notes = (
-        f"a bound: matrix operations at {efficiency:.0%} of the peak, memory at its full bandwidth",
+        f"matrix operations at {efficiency:.0%} of the peak, memory at its full bandwidth",
         "temp is the CPU compiler's, which keeps bf16 as f32 and fuses less: more than an accelerator needs",
     )
     needed, wrong = _memory(compiled.memory), []
-    if needed.argument + needed.output - needed.alias > chip.hbm_bytes:
+    if needed.argument + needed.output - needed.alias > where.chip.hbm_bytes:
         wrong.append("arguments and results alone are more than a device's memory")
     if fused:
         wrong.append("the text before the CPU's own passes is missing: bf16 may count as f32")
     about: dict[str, Any] = {"used": "roofline", "source": "roofline", "notes": notes}
-    return _cost(compiled, lowered, (name, chip), found, estimates, wrong, **about)
+    cost = _cost(compiled, lowered, where.name, found, estimates, wrong, **about)
+    return target.overlapped(cost, overlap) if target and cost.collectives else cost
 
 
 def _cost(
-    compiled: CompiledHlo, lowered: Lowered, where: Target, found: Tally, estimates: dict[str, int],
+    compiled: CompiledHlo, lowered: Lowered, target: str, found: Tally, estimates: dict[str, int],
     wrong: Sequence[str] = (), **about: Any,
 ) -> Cost:  # fmt: skip
     warnings = (*_doubts(found), *wrong, *filter(None, [disagreement(estimates)]))
     return Cost(
         name=lowered.name, duration=estimates[about["used"]], estimates=estimates, collectives=found.collectives(),
         memory=_memory(compiled.memory), flops=found.flops, hbm_bytes=found.moved, devices=lowered.devices,
-        target=where[0], warnings=warnings, versions=cost_cache.versions(), digest=lowered.digest,
+        target=target, warnings=warnings, versions=cost_cache.versions(), digest=lowered.digest,
         seconds=round(compiled.seconds, 3), **about,
     )  # fmt: skip
 
 
-def _read(text: str, name: str, of_chip: Rates, *, fused: bool) -> Tally:
+def _read(text: str, name: str, of_chip: Rates, *, fused: bool, links: Links | None = None) -> Tally:
     try:
-        return tally(parse(text), of_chip, fused=fused)
+        return tally(parse(text), of_chip, fused=fused, links=links)
     except HloError as error:
         made_by = ", ".join(f"{package} {version}" for package, version in cost_cache.versions().items())
         raise CostError(

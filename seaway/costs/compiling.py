@@ -29,6 +29,7 @@ QUIET = {
     "TPU_MIN_LOG_LEVEL": "3",
     "GRPC_VERBOSITY": "NONE",
 }
+MOST = 2048  # devices of a client of XLA's for CPUs; more of them take several clients
 TAIL = 12  # lines of its output shown if it died without an error file
 
 
@@ -70,6 +71,7 @@ def compile_in_child(
         request = {
             "platform": platform, "topology": topology, "options": dict(options or {}),
             "axes": lowered.axes, "donated": lowered.donated, "dumped": f"before_{before}" if before else "",
+            "nodes": -(-lowered.devices // MOST),
         }  # fmt: skip
         (folder / "request.json").write_text(json.dumps(request))
         (folder / "computation").write_bytes(lowered.blob)

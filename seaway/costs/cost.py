@@ -49,6 +49,8 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     source: str  # as sim.hardware.Kernel has it
     estimates: dict[str, int] = {}
     collectives: tuple[HloCollective, ...] = ()
+    overlap: str = ""  # how a roofline hides collectives: none, scheduled or full; "": as the compiler says
+    steps: dict[str, int] = {}  # nanoseconds with collectives on the target, by overlap
     memory: MemoryUse = MemoryUse()
     flops: float = 0.0  # on each device
     hbm_bytes: float = 0.0
@@ -68,9 +70,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         return Kernel(
             name=self.name,
             duration=self.duration,
-            collectives=tuple(
-                Collective(one.kind, one.nbytes, one.groups, one.count, one.hidden) for one in self.collectives
-            ),
+            collectives=tuple(map(collective_of, self.collectives)),
             temp=self.memory.temp,
             flops=self.flops,
             hbm_bytes=self.hbm_bytes,
@@ -82,7 +82,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         if estimate not in self.estimates:
             there = ", ".join(sorted(self.estimates)) or "none"
             raise CostError(f"{self.name!r} has no estimate {estimate!r}; there is: {there}")
-        return msgspec.structs.replace(self, duration=self.estimates[estimate], used=estimate)
+        return msgspec.structs.replace(self, duration=self.estimates[estimate], used=estimate, steps={})
 
     def scaled(self, factor: float) -> Cost:
         """The same cost with its own time multiplied by `factor`, such as a measured efficiency.
@@ -94,7 +94,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         duration = max(1, round(self.duration * factor))
         exchanges = tuple(msgspec.structs.replace(one, hidden=round(one.hidden * factor)) for one in self.collectives)
         return msgspec.structs.replace(
-            self, duration=duration, collectives=exchanges, notes=(*self.notes, f"time scaled by {factor:g}")
+            self, duration=duration, collectives=exchanges, steps={}, notes=(*self.notes, f"time scaled by {factor:g}")
         )
 
     @classmethod
@@ -143,12 +143,20 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         if self.devices:
             where = f"{self.devices} device{'s' if self.devices > 1 else ''} of {self.target}"
             lines.append(f"  on {where}: {self.flops:.4g} flops and {show_bytes(self.hbm_bytes)} moved, each")
+        if self.steps:
+            ends = ", ".join(f"{kind} {show_time(time)}" for kind, time in self.steps.items() if kind != self.overlap)
+            lines.append(f"  with collectives: {show_time(self.steps[self.overlap])} (overlap {self.overlap}; {ends})")
         sizes = {kind: getattr(self.memory, kind) for kind in ("argument", "output", "temp", "peak")}
         if any(sizes.values()):
             lines.append("  memory: " + ", ".join(f"{kind} {show_bytes(n)}" for kind, n in sizes.items() if n))
         lines += [f"  {describe(one)}" for one in self.collectives]
         lines += [f"  note: {text}" for text in self.notes] + [f"  warning: {text}" for text in self.warnings]
         return "\n".join(lines)
+
+
+def collective_of(one: HloCollective) -> Collective:
+    """A collective as the simulator's."""
+    return Collective(one.kind, one.nbytes, one.groups, one.count, one.hidden)
 
 
 def describe(one: HloCollective) -> str:

@@ -6,7 +6,7 @@ from math import prod
 
 import msgspec
 
-from sim.hardware import Chip, chips
+from sim.hardware import Chip, Setup, chips, setups
 
 from ..errors import CostError
 from .hlo import Rates
@@ -51,8 +51,16 @@ class Topology(msgspec.Struct, frozen=True):
     def chip(self) -> Chip:
         return chips.chip(GENERATIONS[self.generation].chip)
 
+    @property
+    def setup(self) -> Setup:
+        """A simulated cluster of this one island. Each chip has a host to itself, which collectives do not notice."""
+        share = GENERATIONS[self.generation].per_chip
+        torus = [*self.shape[:-1], self.shape[-1] * share]
+        island = {"kind": self.chip.name, "hosts": prod(self.shape), "devices_per_host": share, "torus": torus}
+        return setups.load({"name": self.name, "island": [island]})
 
-def rates(chip: Chip, efficiency: float = 1.0) -> Rates:
+
+def rates(chip: Chip, efficiency: float) -> Rates:
     vector = next((one.vector for one in GENERATIONS.values() if chips.chip(one.chip).name == chip.name), 0)
     return Rates(chip.peak_flops * efficiency, chip.hbm_bandwidth, chip.clock_hz, vector * chip.clock_hz)
 

@@ -17,6 +17,7 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     generation: str = ""
     peak_flops: int  # bf16, per second
+    matmul_percent: int = 100  # of it that large matrix products reach
     hbm_bytes: int
     hbm_bandwidth: int  # bytes a second
     clock_hz: int
@@ -53,15 +54,15 @@ class MachineSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CHIP_UNITS = {
-    "peak_flops": "flops", "hbm_bytes": "bytes", "hbm_bandwidth": "rate", "clock_hz": "frequency",
-    "torus_dims": "number", "devices_per_chip": "number", "core_bandwidth": "rate", "core_latency": "time",
-    "ici_bandwidth": "rate", "ici_latency": "time", "wrap_min": "number", "network_bandwidth": "rate",
-    "network_latency": "time", "pcie_bandwidth": "rate", "pcie_latency": "time", "devices_per_host": "number",
-    "pod": "number",
+    "peak_flops": "flops", "matmul_percent": "number", "hbm_bytes": "bytes", "hbm_bandwidth": "rate",
+    "clock_hz": "frequency", "torus_dims": "number", "devices_per_chip": "number", "core_bandwidth": "rate",
+    "core_latency": "time", "ici_bandwidth": "rate", "ici_latency": "time", "wrap_min": "number",
+    "network_bandwidth": "rate", "network_latency": "time", "pcie_bandwidth": "rate", "pcie_latency": "time",
+    "devices_per_host": "number", "pod": "number",
 }  # fmt: skip
 MACHINE_UNITS = {"cores": "number", "host_memory": "bytes", "nic_bandwidth": "rate", "disk_bandwidth": "rate"}
-POSITIVE = ("peak_flops", "hbm_bytes", "hbm_bandwidth", "clock_hz", "devices_per_chip", "ici_bandwidth",
-            "pcie_bandwidth", "devices_per_host", "cores", "host_memory", "nic_bandwidth",
+POSITIVE = ("peak_flops", "matmul_percent", "hbm_bytes", "hbm_bandwidth", "clock_hz", "devices_per_chip",
+            "ici_bandwidth", "pcie_bandwidth", "devices_per_host", "cores", "host_memory", "nic_bandwidth",
             "disk_bandwidth")  # fmt: skip
 
 
@@ -129,6 +130,8 @@ def _chip_from(label: str, table: Table, like: Chip | None, source: str) -> dict
         raise Impossible(f"{label} lacks {', '.join(missing)}; or say which chip it is `like`")
     if found.get("torus_dims", 0) not in (0, 2, 3):
         raise Impossible(f"{label}: `torus_dims` is 2 or 3, or 0 for no torus")
+    if not 0 < int(str(found.get("matmul_percent", 100))) <= 100:
+        raise Impossible(f"{label}: `matmul_percent` is a part of the peak: at most 100")
     if found.get("devices_per_chip", 1) != 1 and not found.get("core_bandwidth"):
         raise Impossible(f"{label}: several devices a chip need a `core_bandwidth` between them")
     return found

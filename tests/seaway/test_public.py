@@ -33,7 +33,7 @@ MODULES = {
         Policy Ready Ticket RunningGang Reserve SliceUse Fifo Stride RoundRobin Priority Shortest Deadline named
         Placement ClusterView IslandUse InTurn FirstFit BestFit BestKind Spread NEVER names check
     """,
-    "costs": "Cost MemoryUse costs duration roofline_costs synthetic text_costs tpu_costs units work_of",
+    "costs": "Cost IdleCluster MemoryUse costs duration roofline_costs synthetic text_costs tpu_costs units work_of",
     "trace": "Trace joined of_setup step_table times",
     "workload": """
         Arrival Arrivals Job JobReport Jobs LoadReport chakra failures failures_of helios load pai philly poisson

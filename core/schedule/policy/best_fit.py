@@ -51,8 +51,9 @@ def best_block(use: SliceUse, island: IslandUse) -> tuple[int, int, Sequence[int
 @lru_cache(maxsize=1024)
 def blocks_of(devices: int, mesh: Shape, torus: Shape) -> list[tuple[Shape, tuple[int, ...]]]:
     """The blocks that can hold this mesh; or, without one, so many devices."""
-    meshes = [mesh] if len(mesh) > 1 else list(_factors(devices, len(torus)))
-    return [each for one in meshes for each in orientations(one, torus)]
+    if len(mesh) > 1:
+        return list(orientations(mesh, torus))
+    return [each for one in _factors(devices, len(torus)) for each in orientations(one, torus, cut=False)]
 
 
 def _factors(number: int, count: int) -> Iterator[Shape]:

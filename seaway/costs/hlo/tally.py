@@ -16,11 +16,12 @@ Loops count as often as they run. `once_roofline` counts each body once, as a co
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 
-from . import loops
+from . import loops, overlap
 from .collectives import CollectivePart, Finder, HloCollective
 from .ends import unmoved
 from .text import HloComputation, Module, Op
@@ -34,6 +35,7 @@ NO_WORK = {
 }  # fmt: skip
 
 
+CALLING = {"while", "call", "conditional"}
 MOSTLY = 0.5  # an operation is bound by arithmetic if that takes more than this part of the time for its bytes
 
 
@@ -42,6 +44,9 @@ class Rates(NamedTuple):
     bandwidth: float  # bytes a second
     clock: float  # hertz
     vector: float = 0.0  # elementwise operations a second; 0: no bound
+
+
+Links = Callable[[HloCollective], float]
 
 
 class Tally(msgspec.Struct):
@@ -71,44 +76,57 @@ class Tally(msgspec.Struct):
         return tuple(msgspec.structs.replace(one, count=count) for one, count in self.exchanges.items())
 
 
-def tally(module: Module, rates: Rates, *, fused: bool = True) -> Tally:
+def tally(module: Module, rates: Rates, *, fused: bool = True, links: Links | None = None) -> Tally:
     """Add up the module's entry computation.
 
     `fused`: the text is the compiler's final one. If False, it is the text before fusion, and arguments and results of
-    the whole computation that no operation moves by itself are counted as moved once.
+    the whole computation that no operation moves by itself are counted as moved once. `links`: how long a collective
+    takes, to find what `overlap` hides of it; otherwise only text with asynchronous collectives hides any.
     """
-    return _TallyWalk(module, rates, fused).computation(module[module.entry], {})
+    return _TallyWalk(module, rates, fused, links).computation(module[module.entry], {})
 
 
 class _TallyWalk:
-    def __init__(self, module: Module, rates: Rates, fused: bool) -> None:
+    def __init__(self, module: Module, rates: Rates, fused: bool, links: Links | None) -> None:
         self.module = module
         self.rates = rates
+        self.links = links
         self.fused = fused
         self.work = ModuleWork(module, fused)
         self.finder = Finder(module, scattering=not fused)
-        self.done: dict[tuple[str, tuple[tuple[tuple[int, ...], int], ...]], Tally] = {}
+        self.done: dict[tuple[str, tuple[tuple[tuple[int, ...], int], ...], int], Tally] = {}
 
-    def computation(self, computation: HloComputation, known: loops.Known) -> Tally:
-        key = (computation.name, tuple(sorted(known.items())))
+    def computation(self, computation: HloComputation, known: loops.Known, rounds: int = 1) -> Tally:
+        key = (computation.name, tuple(sorted(known.items())), rounds)
         if key not in self.done:
-            self.done[key] = self._walk(computation, known)
+            self.done[key] = self._walk(computation, known, rounds)
         return self.done[key]
 
-    def _walk(self, computation: HloComputation, known: loops.Known) -> Tally:
+    def _walk(self, computation: HloComputation, known: loops.Known, rounds: int) -> Tally:
         total = Tally()
         lane = _Lanes(self.rates)
         parts = ((op.name, self.finder.find(computation, op)) for op in computation.ops.values())
         chains = _Chains({name: part for name, part in parts if part is not None})
+        exchanges: dict[str, HloCollective] = {}
+        works: dict[str, overlap.Work] = {}
         for op in computation.ops.values():
             before = total.blend
             found = chains.found.get(op.name)
+            if self.links and found and found.exchange and found.part == "whole" and found.exchange.group_size > 1:
+                exchanges[op.name] = found.exchange
+                works[op.name] = overlap.Work(links=self.links(found.exchange))
+                continue
             if found is not None:
                 chains.meet(op, found, total)
             if found is None or found.part == "link":
                 self._op(computation, op, known, total, lane)
             chains.worked(total.blend - before)
+            works[op.name] = overlap.Work(total.blend - before, alone=op.opcode in CALLING)
         chains.finish(total)
+        if exchanges:
+            hidden = overlap.hidden(computation, works, rounds)
+            for name, exchange in exchanges.items():
+                _count(exchange, hidden.get(name, 0.0), total)
         if computation.entry and not self.fused:
             total.add(self._ends(computation))
         return total
@@ -134,7 +152,8 @@ class _TallyWalk:
     def _loop(self, computation: HloComputation, op: Op, known: loops.Known, total: Tally) -> None:
         count = loops.trips(self.module, computation, op, known)
         inside = loops.inside(self.module, computation, op, known)
-        body = self.computation(self.module[op.called("body")[0]], inside)
+        rounds = min(count or 1, overlap.ROUNDS)
+        body = self.computation(self.module[op.called("body")[0]], inside, rounds)
         if count is None:
             total.unknown_loops += (op.name,)
         total.add(body, 1 if count is None else count)

@@ -24,10 +24,9 @@ from core.model import SliceSpec
 from sim.hardware import Chip, Kernel
 from sim.simulation import Simulation
 
-from ...costs import text_costs
+from ...costs import IdleCluster, text_costs
 from ...errors import CostError
 from ..session import Session
-from ..simulated import IdleCluster
 from .simulated_link import SimulatedLink
 from .simulated_time import SimulatedTime
 

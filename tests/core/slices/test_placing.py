@@ -59,7 +59,24 @@ def mesh_spec(mesh: tuple[int, ...]) -> SliceSpec:
 
 
 def blocks(island: Island, mesh: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Yield every contiguous block for the mesh, as devices in the order of the mesh, computed from coordinates."""
+    """Return every contiguous block for the mesh, as devices in its order; or if there is none, for the mesh cut."""
+    return uncut(island, mesh) or [block for one in cut(mesh, island.torus) for block in uncut(island, one)]
+
+
+def cut(mesh: tuple[int, ...], torus: Cell) -> list[tuple[int, ...]]:
+    """Return every mesh with the axes of the torus that lists the devices of each row of this mesh one by one."""
+    sizes = [n for n in range(1, prod(mesh) + 1) if prod(mesh) % n == 0]
+    rows = [prod(mesh[at:]) for at in range(len(mesh))]
+
+    def keeps_rows(one: tuple[int, ...]) -> bool:
+        own = [prod(one[at:]) for at in range(len(one))]
+        return all(max(pair) % min(pair) == 0 for pair in every(rows, own))
+
+    return [one for one in every(*[sizes] * len(torus)) if prod(one) == prod(mesh) and keeps_rows(one)]
+
+
+def uncut(island: Island, mesh: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return every contiguous block whose axes are those of the mesh, computed from coordinates."""
     axes = [extent for extent in mesh if extent > 1]
     found = []
     for lie in permutations(range(len(island.torus)), len(axes)):
@@ -134,6 +151,7 @@ def test_a_mesh_gets_the_best_block_there_is(data: st.DataObject, island: Island
 def test_neighbours_in_the_mesh_are_neighbours_on_the_torus(data: st.DataObject, island: Island) -> None:
     mesh = data.draw(meshes(len(island.torus)))
     assume(sum(extent > 1 for extent in mesh) <= max(1, sum(size > 1 for size in island.torus)))
+    assume(orientations(mesh, island.torus, cut=False))
     usable, load = data.draw(used(island))
     place = choose(mesh_spec(mesh), [(island, usable, load)])
     assume(place is not None)
@@ -153,6 +171,21 @@ def test_a_mesh_of_more_axes_than_the_torus_shares_axes() -> None:
     place = choose(SliceSpec("s", 8, (2, 2, 2)), [(island, [1] * 16, [0] * 16)])
     assert place is not None
     assert [island.coords(device) for device in place.devices()] == [(x, y) for x in range(2) for y in range(4)]
+
+
+def test_a_mesh_with_longer_axes_than_the_torus_is_cut_along_them() -> None:
+    """128 by 12 lies as 8 by 16 by 12, whatever the order of the torus's axes; every group of 12 is a ring."""
+    for torus in permutations((8, 12, 16)):
+        island = island_of(hosts=384, devices_per_host=4, torus=torus, block=(2, 2, 1))
+        place = choose(SliceSpec("s", 1536, (128, 12)), [(island, [1] * 1536, [0] * 1536)])
+        assert place is not None
+        devices = list(place.devices())
+        assert len(set(devices)) == 1536
+        axis = torus.index(12)
+        for row in range(0, 1536, 12):
+            spots = [island.coords(device) for device in devices[row : row + 12]]
+            assert [spot[axis] for spot in spots] == list(range(12))
+            assert len({(*spot[:axis], *spot[axis + 1 :]) for spot in spots}) == 1
 
 
 # --- by count -----------------------------------------------------------------------------------------------

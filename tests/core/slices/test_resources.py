@@ -191,7 +191,7 @@ def test_a_waiting_slice_that_is_released_leaves_the_queue() -> None:
         (slice_spec(2, island="podd"), "island 'podd'. The nearest that would fit: 2 devices, on island 'pod'"),
         (slice_spec(2, kind="v3", island="few"), "island 'few'. The nearest that would fit: 2 devices, kind 'v3'"),
         (slice_spec(8, mesh=(2, 3)), "but a mesh 2x3 has 6. The nearest that would fit: 6 devices as a mesh 2x3"),
-        (slice_spec(8, mesh=(8, 1)), "a mesh 8x1. The nearest that would fit: 8 devices as a mesh 4x2"),
+        (slice_spec(5, mesh=(5, 1)), "a mesh 5x1. The nearest that would fit: 4 devices as a mesh 4x1"),
         (slice_spec(6, mesh=(-2, -3)), "at least one device. The nearest that would fit: 6 devices as a mesh 2x3"),
         (exclusive(7, mesh=(7, 1)), "The nearest that would fit: 4 devices as a mesh 4x1, exclusive"),
     ],

@@ -52,7 +52,7 @@ def test_every_figure_of_every_chip_states_its_source() -> None:
 
 
 def test_all_chip_generations_have_their_names() -> None:
-    assert {one.chip.name for one in chips.generations()} == {*TPUS, "h100", "cpu"}
+    assert {one.chip.name for one in chips.generations()} == {*TPUS, "a100", "h100", "cpu"}
     assert chips.chip("v3") is chips.chip("tpu-v3") is chips.chip("TPU-v3")
     assert chips.chip("trillium").name == "tpu-v6e"
     assert chips.chip("ironwood") is chips.chip("7x") is chips.chip("tpu7x")
@@ -78,7 +78,7 @@ def test_links_give_the_bandwidth_of_a_chip(name: str, both_ways: float) -> None
 def test_the_table_in_the_docs_equals_the_files() -> None:
     lines = (EXAMPLE.parents[1] / "hardware.md").read_text(encoding="utf-8").splitlines()
     rows = {cells[1]: cells[2:-1] for line in lines if len(cells := [c.strip() for c in line.split("|")]) == 13}
-    for name in (*TPUS, "h100"):
+    for name in (*TPUS, "a100", "h100"):
         one, machine = chips.chip(name), chips.generation(name).machine
         figures: list[str | float] = [
             one.devices_per_chip, one.peak_flops / 1e12, one.hbm_bytes / GIB, one.hbm_bandwidth / 1e9,
@@ -222,6 +222,7 @@ def test_figures_can_be_changed() -> None:
         ({"machine": {"nic": 1}}, r"\[machine\] has no key 'nic'"),
         ({"chip": {"v3": {"ici_bandwith": 1}}}, r"\[chip.tpu-v3\] has no key 'ici_bandwith'; nearest: 'ici_bandwidth'"),
         ({"chip": {"v3": {"peak_flops": 0}}}, "`peak_flops` is zero"),
+        ({"chip": {"v3": {"matmul_percent": 101}}}, "`matmul_percent` is a part of the peak: at most 100"),
         ({"chip": {"mine": {"peak_flops": 1}}}, "lacks hbm_bytes, .* or say which chip it is `like`"),
         ({"kind": "v33"}, "no chip 'v33'; nearest: 'v3'"),
     ],

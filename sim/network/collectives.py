@@ -5,9 +5,9 @@ when all that came to the ports before the gang started has passed, if that is l
 for as long as those that use it take. So the end of a gang is known when it starts, in both fidelities. Contents that
 come later pass before the collectives if they are over by then, and else behind them (`ports`).
 
-A gang holds the ports of devices that it has some of, and those of a host's devices together if it has them all. Gangs
-never wait for each other here: those with devices in common come one after another, and the devices of others have links
-and cards of their own.
+A gang holds the ports of devices of which it has some, and those of all a host's devices if it has them all. Gangs do
+not wait for each other here: those with devices in common come one after another, and others have links and cards of
+their own.
 
 Neighbours: `sim.hardware.ici` says how long collectives take which roads; `roads` names the ports.
 """
@@ -68,8 +68,8 @@ class Collectives:
 
     def _enter(self, place: Place) -> tuple[HeldRoad, HeldRoad]:
         held = self._places[place] = HeldRoad(), HeldRoad()
-        for port, *use in self._uses.values():
-            self._meet(port, *use, place, held)
+        for use in self._uses.values():
+            self._meet(*use, place, held)
         return held
 
     def add(self, port: int, name: tuple[Any, ...]) -> None:

@@ -15,11 +15,11 @@ Neighbours: `ports` are what can carry one thing at a time; `bulk` takes content
 matter: `route`, `ways_of`, `taking_part`.
 """
 
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any, NamedTuple
 
-from core.model import Cluster, Island, Layouts, numbered, sends
+from core.model import Cluster, Island, Layout, Layouts, Piece, of_each, sends
 
 from ..hardware import Setup, link
 from .collectives import Collectives
@@ -224,13 +224,20 @@ class Taking(NamedTuple):
     kept: dict[int, Devices]
 
 
+def _sends(source: Layout, target: Layout, sender: Name, hosts: Cluster) -> list[tuple[int, int, Piece]]:
+    """(which device sends a piece, which one gets it first, the piece)."""
+    return [
+        (source.place.device(piece.source), target.place.device(piece.targets[0]), piece)
+        for piece in sends(source, target, sender, hosts)
+    ]
+
+
 @lru_cache(maxsize=1 << 14)
 def taking_part(sources: Layouts, targets: Layouts, sender: Name, hosts: Cluster) -> dict[Name, Taking]:
     """By receiver of what this host sends."""
     found: dict[Name, tuple[dict[int, None], dict[int, None], dict[int, Devices]]] = {}
-    for first, source, target in numbered(sources, targets):
-        for piece in sends(source, target, sender, hosts):
-            one, other = source.place.device(piece.source), target.place.device(piece.targets[0])
+    for first, pieces in of_each(sources, targets, partial(_sends, sender=sender, hosts=hosts)):
+        for one, other, piece in pieces:
             ones, others, kept = found.setdefault(piece.receiver, ({}, {}, {}))
             if one == other:
                 kept[first + piece.number] = (one,)

@@ -257,7 +257,8 @@ def _whole(value: Any) -> Any:
 def draw_reducing(drawn: Scene) -> Scene:
     """Its gangs are mostly collectives, on TPUs or GPUs, and cards are slow."""
     rng = Random(f"reducing {drawn.seed}")
-    drawn.reduces, drawn.kind, drawn.slow_cards = rng.choice((1 << 12, 1 << 16, 1 << 20)), rng.choice(("", "h100")), True
+    drawn.reduces, drawn.slow_cards = rng.choice((1 << 12, 1 << 16, 1 << 20)), True
+    drawn.kind = rng.choice(("", "h100"))
     drawn.setup = "B" if drawn.kind else drawn.setup
     return drawn
 

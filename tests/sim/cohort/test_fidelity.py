@@ -118,7 +118,8 @@ def test_another_seed_gives_other_jitter() -> None:
     "draw",
     [
         lambda seed: scene.draw(seed, troubles=TROUBLES if seed % 2 else ("slow",)), move_scene.draw, wide_scene.draw,
-        wide_scene.draw_mixed, fault_scene.draw, lambda seed: scene.draw_reducing(move_scene.draw(seed)), lambda seed: fault_scene.draw(seed, after=60),
+        wide_scene.draw_mixed, fault_scene.draw, lambda seed: fault_scene.draw(seed, after=60),
+        lambda seed: scene.draw_reducing(move_scene.draw(seed)),
     ],
 )  # fmt: skip
 @given(seed=SEEDS)

@@ -109,7 +109,7 @@ def test_links_and_cards_are_different_roads() -> None:
     wide = 10 + 2 * 100 * max(3 / 4 / 4, 15 / 16 / 5, 3 / 16)
     for number, receiver in enumerate((0, 1)):
         rig.chunk(number, 12, (0, receiver), 4, (0,))
-    assert rig.run() == ([0], [pytest.approx(wide)] * 2)
+    assert rig.run()[1] == [pytest.approx(wide)] * 2
 
 
 def test_on_a_torus_contents_wait_within_an_island_and_not_between_islands() -> None:
@@ -121,8 +121,8 @@ def test_on_a_torus_contents_wait_within_an_island_and_not_between_islands() -> 
     kernel, island = Kernel("step", 0, (Collective("all-reduce", 64 * MB),)), rig.setup.cluster.islands[0]
     roads = road_times(kernel, line(0, 0, 16), island, rig.setup.chips[0], small=0)
     assert roads is not None
-    assert (over_ici, between) == (pytest.approx(10 + roads[0] / MS), 12)
-    assert roads[1] == 0
+    assert (between, roads[1]) == (12, 0)
+    assert over_ici == pytest.approx(10 + roads[0] / MS)
 
 
 def test_several_gangs_do_not_wait_for_each_other_and_contents_wait_for_all_of_them() -> None:

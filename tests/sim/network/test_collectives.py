@@ -136,6 +136,14 @@ def test_several_gangs_do_not_wait_for_each_other_and_contents_wait_for_all_of_t
     assert rig.run() == ([0, 0], [160, 350, 365])
 
 
+def test_chips_of_islands_that_count_them_in_other_ways_share_no_links() -> None:
+    """Device 16 is a chip of the first island, and devices 32 and 33 are one of the second."""
+    v5e = {"name": "a", "kind": "v5e", "hosts": 8, "devices_per_host": 4}
+    rig = Rig({"island": [v5e, {"name": "b", "kind": "v3", "hosts": 4, "devices_per_host": 8}]})
+    one, other = rig.roads.route(4, 4, (16,), (17,)), rig.roads.route(8, 8, (32,), (34,))
+    assert not {leg.port for leg in one} & {leg.port for leg in other}
+
+
 def test_what_is_small_takes_no_road() -> None:
     rig = Rig(GPUS)
     island, chip = rig.setup.cluster.islands[0], rig.setup.chips[0]

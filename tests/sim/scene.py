@@ -67,7 +67,7 @@ class Scene(msgspec.Struct):
     kind: str = ""  # of devices; "": as the setup has it
     stops: float = 0.0  # how often a run is told to end early
     reduces: int = 0  # bytes of an all-reduce of each gang that is a collective; 0: it has none
-    slow_cards: bool = False
+    slow: bool = False  # links and cards
 
 
 def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)) -> Scene:
@@ -255,9 +255,9 @@ def _whole(value: Any) -> Any:
 
 
 def draw_reducing(drawn: Scene) -> Scene:
-    """Its gangs are mostly collectives, on TPUs or GPUs, and cards are slow."""
+    """Its gangs are mostly collectives, on TPUs or GPUs, and links and cards are slow."""
     rng = Random(f"reducing {drawn.seed}")
-    drawn.reduces, drawn.slow_cards = rng.choice((1 << 12, 1 << 16, 1 << 20)), True
+    drawn.reduces, drawn.slow = rng.choice((1 << 12, 1 << 16, 1 << 20)), True
     drawn.kind = rng.choice(("", "h100"))
     drawn.setup = "B" if drawn.kind else drawn.setup
     return drawn
@@ -275,7 +275,8 @@ def setup(scene: Scene) -> Setup:
         more["kind"] = scene.kind
     if scene.oversubscription > 1:
         more["dcn"] = {"oversubscription": scene.oversubscription}
-    if scene.slow_cards:
+    if scene.slow:
+        more["ici_bandwidth"] = "1 GB/s"
         more["dcn"] = {"bandwidth": "1 GB/s", **more.get("dcn", {})}
     return load(
         scene.setup, hosts=scene.hosts, devices_per_host=scene.devices_per_host, islands=scene.islands,

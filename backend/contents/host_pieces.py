@@ -4,10 +4,10 @@ Pieces are those of `core.model.resharding`. Neighbours: `shard_io` cuts them ou
 """
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from core.model import Hosts, Index, Layout, Layouts, Piece, Shards, numbered, receives, sends, virtual_index
+from core.model import Hosts, Index, Layout, Layouts, Piece, Shards, of_each, receives, sends, virtual_index
 
 KEPT = 256  # moves that are remembered, and layouts
 Box = tuple[Any, ...]  # slices, and an Ellipsis behind them, so that indexing always gives a view
@@ -33,19 +33,20 @@ class HostPieces:
         self.sent = lru_cache(KEPT)(self._sent)
         self.received = lru_cache(KEPT)(self._received)
         self.here = lru_cache(KEPT)(self._here)
+        self._sends, self._receives = (partial(find, host=me, hosts=hosts) for find in (sends, receives))
 
     def _sent(self, sources: Layouts, targets: Layouts) -> Mapping[int, Spot]:
         return {
-            first + piece.number: self._spot(array, source, piece.source, piece)
-            for array, (first, source, target) in enumerate(numbered(sources, targets))
-            for piece in sends(source, target, self.me, self.hosts)
+            first + piece.number: self._spot(array, sources[array], piece.source, piece)
+            for array, (first, pieces) in enumerate(of_each(sources, targets, self._sends))
+            for piece in pieces
         }
 
     def _received(self, sources: Layouts, targets: Layouts) -> Mapping[tuple[int, int], Spot]:
         return {
-            (piece.sender, first + piece.number): self._spot(array, target, piece.targets[0], piece)
-            for array, (first, source, target) in enumerate(numbered(sources, targets))
-            for piece in receives(source, target, self.me, self.hosts)
+            (piece.sender, first + piece.number): self._spot(array, targets[array], piece.targets[0], piece)
+            for array, (first, pieces) in enumerate(of_each(sources, targets, self._receives))
+            for piece in pieces
         }
 
     def _spot(self, array: int, layout: Layout, device: int, piece: Piece) -> Spot:

@@ -46,6 +46,7 @@ from .resharding import (
     canonical,
     is_local,
     numbered,
+    of_each,
     receives,
     receives_by_host,
     sends,

@@ -16,11 +16,11 @@ sending and the receiving host compute the same pieces, by these rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
 from itertools import product
 from math import prod
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -30,6 +30,7 @@ from .program import ITEM_BYTES
 
 Index = tuple[int, ...]  # a shard's index: one number for each dimension
 Layouts = tuple[Layout, ...]  # of arrays that go as one
+Found = TypeVar("Found")
 
 
 class Hosts(Protocol):
@@ -71,15 +72,25 @@ def numbered(sources: Layouts, targets: Layouts) -> Iterator[tuple[int, Layout, 
     first = 0
     for source, target in zip(sources, targets, strict=True):
         yield first, source, target
-        first += target.place.size * Shards(source).count
+        first += target.place.size * _shard_count(source)
+
+
+def of_each(sources: Layouts, targets: Layouts, find: Callable[[Layout, Layout], Found]) -> Iterator[tuple[int, Found]]:
+    """Of arrays that go as one: what the numbers of its pieces are counted from, and what is found of its source and
+    target: once for all that are alike, since the trees of models have many of these."""
+    alike: dict[tuple[Layout, Layout], Found] = {}
+    for first, source, target in numbered(sources, targets):
+        if (source, target) not in alike:
+            alike[source, target] = find(source, target)
+        yield first, alike[source, target]
 
 
 def sends_by_host(sources: Layouts, targets: Layouts, host: int, hosts: Hosts) -> tuple[tuple[int, int, int], ...]:
     """Return (receiver, number, nbytes) of each piece that this host sends, in the form that OpenSend takes."""
     found = [
         (piece.receiver, first + piece.number, piece.nbytes)
-        for first, source, target in numbered(sources, targets)
-        for piece in sends(source, target, host, hosts)
+        for first, pieces in of_each(sources, targets, partial(sends, host=host, hosts=hosts))
+        for piece in pieces
     ]
     return tuple(sorted(found))
 
@@ -88,8 +99,8 @@ def receives_by_host(sources: Layouts, targets: Layouts, host: int, hosts: Hosts
     """Return (sender, number, nbytes) of each piece that this host receives, in the form that OpenRecv takes."""
     found = [
         (piece.sender, first + piece.number, piece.nbytes)
-        for first, source, target in numbered(sources, targets)
-        for piece in receives(source, target, host, hosts)
+        for first, pieces in of_each(sources, targets, partial(receives, host=host, hosts=hosts))
+        for piece in pieces
     ]
     return tuple(sorted(found))
 
@@ -98,13 +109,19 @@ def all_pieces(
     sources: Layouts, targets: Layouts, receivers: Iterable[int], hosts: Hosts
 ) -> list[tuple[int, int, int, int]]:
     """Return (sender, receiver, number, nbytes) of each piece that these hosts receive."""
-    moves = [(first, _Move(source, target, hosts)) for first, source, target in numbered(sources, targets)]
-    return [
-        (piece.sender, host, first + piece.number, piece.nbytes)
-        for host in receivers
-        for first, move in moves
-        for piece in move.received_by(host)
-    ]
+    moves = list(of_each(sources, targets, partial(_Move, hosts=hosts)))
+    found = []
+    for host in receivers:
+        pieces = {move: list(move.received_by(host)) for move in dict.fromkeys(move for _, move in moves)}
+        found += [
+            (piece.sender, host, first + piece.number, piece.nbytes) for first, move in moves for piece in pieces[move]
+        ]
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _shard_count(layout: Layout) -> int:
+    return Shards(layout).count
 
 
 @lru_cache(maxsize=4096)

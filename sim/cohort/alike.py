@@ -27,8 +27,8 @@ from core.model import (
     Spans,
     device_spans,
     ranges,
-    receives_by_host,
-    sends_by_host,
+    receives,
+    sends,
     spans,
 )
 from core.transfer import ALL, from_client, hosts_of, senders_to_client, to_client
@@ -298,9 +298,10 @@ class PlaceFacts:
         return spans.meet(self._busy_ends(sending, sources, targets), among)
 
     def _ends(self, sending: bool, sources: Layouts, targets: Layouts) -> Spans:
-        pieces = sends_by_host if sending else receives_by_host
+        pieces = sends if sending else receives
         hosts = hosts_of((sources if sending else targets)[0].place, self._hosts)
-        return spans.of(host for host in hosts if pieces(sources, targets, host, self._hosts))
+        alike = dict.fromkeys(zip(sources, targets, strict=True))
+        return spans.of(host for host in hosts if any(pieces(*pair, host, self._hosts) for pair in alike))
 
 
 class NamesWithMessage:

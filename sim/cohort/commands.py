@@ -10,7 +10,6 @@ contents whose hosts go together; `island` takes launches and reports.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -278,21 +277,13 @@ class Commands:
         transfer = self.transfers.get(host)
         if transfer is None:
             transfer = self.transfers[host] = Transfer(host, sim.pool, sim.chunk)
-        todo: deque[Any] = deque(transfer.handle(event, at))
-        while todo:
-            said = todo.popleft()
-            match said:
-                case e.Send(peers=to, message=message):
-                    for end in to:
-                        sim.send_contents(host, sim.from_hosts(peer_of(end)), message, at)
-                case e.Received(transfer=number):
-                    self.island.parts.of_host(host).open -= 1
-                    self.tell_host(host, said, ("recv", number))
-                case e.Sent(transfer=number):
-                    self.island.parts.of_host(host).open -= 1
-                    self.tell_host(host, said, ("sent", number))
-                case _:
-                    pass
+        for said in transfer.handle(event, at):  # some for each chunk
+            if isinstance(said, e.Send):
+                for end in said.peers:
+                    sim.send_contents(host, sim.from_hosts(peer_of(end)), said.message, at)
+            elif isinstance(said, e.Received | e.Sent):
+                self.island.parts.of_host(host).open -= 1
+                self.tell_host(host, said, ("sent" if isinstance(said, e.Sent) else "recv", said.transfer))
 
 
 def _first(key: tuple[Any, ...]) -> tuple[int, bool]:

@@ -288,12 +288,13 @@ class Gangs:
     def _start(self, job: CohortGang) -> None:
         sim, where, now = self._sim, job.where, self._sim.now
         takes = sim.prices(job.plan, job.gang)
+        slows = self._slows(job, self.slow) if job.alone is None else None
+        if slows is not None and job.gang.collective and (slow := float(slows.max())) != 1.0:
+            takes = takes.slowed(slow)
         took = takes.own + takes.links
         if job.gang.collective:
-            slows = self._slows(job, self.slow)
-            if slows is not None:
-                slow = float(slows.max())
-                took = took if slow == 1.0 else int(took * slow)
+            if takes.roads is not None and job.steps is None:
+                took += sim.contents.roads.collectives.wait(job.seq, job.gang.place, now + takes.own, takes.roads)
             job.ends = end = now + (took if job.steps is None else job.steps.begin(now, took))
             arrived = job.arrived
             sim.trace.started(job.seq, [arrived] if isinstance(arrived, int) else arrived, now, job.flags)
@@ -301,7 +302,6 @@ class Gangs:
             job.ends = end = now + self._took_alone(job, job.alone, took)
         else:
             each: Ints | int = took
-            slows = self._slows(job, self.slow)
             if slows is not None:
                 each = np.where(slows == 1.0, took, (took * slows).astype(np.int64))
             job.arrived = as_vector(job.arrived, where.number)

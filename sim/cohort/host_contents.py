@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from core.model import Layouts, Move, Plan, Spans, all_pieces, spans
+from core.model import Layouts, Move, Plan, Spans, all_pieces, receives_by_host, spans
 from core.protocol import Blame, OpenRecv, OpenSend, Received, Sent
 from core.transfer import at_once, hosts_of
 
@@ -126,11 +126,15 @@ class HostContents:
 
     def _pattern_between(self, sources: Layouts, targets: Layouts) -> Pattern | None:
         sim = self._sim
-        pieces = all_pieces(sources, targets, hosts_of(targets[0].place, sim.hosts_of), sim.hosts_of)
+        receivers, most = list(hosts_of(targets[0].place, sim.hosts_of)), at_once(sim.pool, sim.chunk)
+        first = receives_by_host(sources, targets, receivers[0], sim.hosts_of)
+        if sum(nbytes for *_, nbytes in first) > most:  # as of most hosts then
+            return None
+        pieces = all_pieces(sources, targets, receivers, sim.hosts_of)
         into: dict[int, int] = {}
         for _, receiver, _, nbytes in pieces:
             into[receiver] = into.get(receiver, 0) + nbytes
-        if not into or max(into.values()) > at_once(sim.pool, sim.chunk):
+        if not into or max(into.values()) > most:
             return None
         if not all(nbytes for *_, nbytes in pieces) or any(
             sim.contents.roads.by_uplink(*piece[:2]) for piece in pieces

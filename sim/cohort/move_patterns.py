@@ -102,7 +102,7 @@ class Pattern:
         card = np.array([bulk.roads.by_card(*pair) for pair in pairs])
         self.offer_write = np.where(card, costs.profile.chunk(CARRIED_BYTES), 0)
         self.offer_take = np.where(away, costs.profile.receive, 0)
-        offers = [Batch(edge, 0, 0, CARRIED_BYTES, 0, bulk.roads.route(*pair)) for edge, pair in enumerate(pairs)]
+        offers = [Batch(edge, 0, 0, 0, 0, bulk.roads.route(*pair)) for edge, pair in enumerate(pairs)]
         self.offers = _waves([(0, each) for each in offers], bulk.small >= CARRIED_BYTES)
         self.offer_quick = np.zeros(self.number, dtype=np.int64)
         for wave in self.offers:

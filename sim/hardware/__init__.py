@@ -12,7 +12,7 @@ toml_tables      reads TOML, with errors that say how to put things right
 from . import chips, setups
 from .axes import link
 from .chips import Chip
-from .ici import collective_time, kernel_time
+from .ici import collective_time, kernel_time, road_times
 from .kernels import Collective, GangWork, Kernel, Kind
 from .profiles import COSTS, Profile, profile
 from .setups import Setup, load

@@ -53,6 +53,23 @@ def collective_time(collective: Collective, place: Place, island: Island, chip: 
     return collective.count * max(0, longest - collective.hidden)
 
 
+def road_times(kernel: Kernel, place: Place, island: Island, chip: Chip, small: int) -> tuple[int, int] | None:
+    """For how long its collectives take the links between devices, and the hosts' network cards. None: neither. What
+    has `small` bytes or less, or goes from one device of a chip to another, takes neither."""
+    links = cards = 0
+    for one in kernel.collectives:
+        if one.nbytes > small:
+            took = collective_time(one, place, island, chip)
+            groups = groups_of(place, one.groups)
+            if island.torus:
+                links += took * any(hops_to_next(place, group, island, chip).any() for group in groups)
+            else:
+                joined = max(hosts_joined(place, group, island) for group in groups)
+                cards += took * (joined > 1)
+                links += took * (groups[0].size > joined)
+    return (links, cards) if links or cards else None
+
+
 def _of_group(collective: Collective, group: AxisGroup, place: Place, island: Island, chip: Chip) -> int:
     nbytes = collective.nbytes
     if group.size == 1:

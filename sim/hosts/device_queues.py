@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from core.model import Cluster, Gang, GangSteps, Plan, Spans, device_spans, spans
+from core.model import Cluster, Gang, GangSteps, Place, Plan, Spans, device_spans, spans
 from core.protocol import Blame, Event, Finished, Launch
 from core.record import PLACEHOLDER, Trace
 
@@ -26,15 +26,22 @@ class Takes(NamedTuple):
     """What a gang takes; if it has several steps, what each of them does.
 
     own: nanoseconds that each device computes. links: nanoseconds that it waits for links. inline: whether the thread
-    that enqueues the gang computes it. cores: how many of its host's cores it keeps busy, on average. rounds: of
-    messages in a sum over its hosts.
+    that enqueues the gang computes it. cores: how many of its host's cores it keeps busy, on average. roads: for how
+    long it takes the links and the cards on which contents move, too (`sim.network.collectives`); None: neither.
+    rounds: of messages in a sum over its hosts.
     """
 
     own: int
     links: int
     inline: bool = False
     cores: float = 1.0
+    roads: tuple[int, int] | None = None
     rounds: int = 0
+
+    def slowed(self, slow: float) -> "Takes":
+        own = int(self.own * slow)
+        roads = self.roads and (int(self.roads[0] * slow), int(self.roads[1] * slow))
+        return self._replace(own=own, links=int((self.own + self.links) * slow) - own, roads=roads)
 
 
 class OnCores(Protocol):
@@ -47,6 +54,7 @@ class OnCores(Protocol):
 
 Price = Callable[[Plan, Gang], Takes]
 Longer = Callable[[int, int], float]  # (host, seq) -> the factor by which its devices take longer
+WaitForRoads = Callable[[int, Place, int, tuple[int, int]], int]  # see `sim.network.Collectives.wait`
 Sizes = Callable[[Plan, Gang, int], tuple[int, ...]]  # row counts of an irregular gang's outputs
 
 
@@ -104,8 +112,9 @@ class Fabric:
 
     def __init__(
         self, clock: SimClock, cluster: Cluster, trace: Trace, price: Price, longer: Longer,
-        sizes: Sizes, tell: Callable[[int, Event], None], computing: OnCores | None = None,
+        sizes: Sizes, tell: Callable[[int, Event], None], wait: WaitForRoads, computing: OnCores | None = None,
     ) -> None:  # fmt: skip
+        self._wait = wait
         self._computing = computing  # None: devices do not use their hosts' cores
         self._clock, self._cluster = clock, cluster
         self.trace = trace
@@ -202,11 +211,12 @@ class Fabric:
         slow = max([1.0, *(slows.get(host, 1.0) * self._longer(host, job.seq) for host in job.parts)])
         takes = self._price(job.plan, job.gang)
         if slow != 1.0:
-            own = int(takes.own * slow)
-            takes = takes._replace(own=own, links=int((takes.own + takes.links) * slow) - own)
+            takes = takes.slowed(slow)
         computing = self._computing
         if computing is None or not any(map(computing.here, job.parts)):
             each = takes.own + takes.links
+            if takes.roads is not None and job.gang.collective and job.steps is None:
+                each += self._wait(job.seq, job.gang.place, now + takes.own, takes.roads)
             job.ends = now + (each if job.steps is None else job.steps.begin(now, each))
             self._clock.at(job.ends, self._end, job)
         else:  # which do not end it early

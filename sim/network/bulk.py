@@ -245,7 +245,8 @@ class BulkNetwork:
             return
         after = (life, sender, receiver, number, message)
         route = self._route_of(sender, receiver, message)
-        took = [taking(nbytes, leg.bandwidth) for leg in route]
+        # what is said about contents takes no time on a road, or shorter contents, said later, would overtake it
+        took = [taking(nbytes, leg.bandwidth) if isinstance(message, Chunk) else 0 for leg in route]
         if self._passes_freely(sender, receiver, message.transfer, nbytes):
             self._land_at(now, max(took) + sum([leg.after for leg in route]), after)
         else:

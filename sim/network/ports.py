@@ -2,7 +2,8 @@
 
 Things that arrive in one nanosecond pass in the order of their keys, so the result does not depend on which is computed
 first. They are looked at when that nanosecond is over (`LATER`). Then it is known when each begins to pass, and
-what follows is told at once, with that time, which may lie ahead.
+what follows is told at once, with that time, which may lie ahead. Collectives may hold a port for a time (`Hold`): a
+thing passes before that if it is over by then, and else behind it.
 
 `put` takes one thing, and `put_many` one for each of many hosts, whose times may differ: those of one nanosecond cost
 one event.
@@ -43,9 +44,20 @@ class Thing(NamedTuple):
     args: tuple[Any, ...]
 
 
+class Hold:
+    """From when to when collectives hold ports."""
+
+    __slots__ = ("begin", "until")
+
+    def __init__(self) -> None:
+        self.begin = self.until = 0
+
+
 class Ports:
     def __init__(self, clock: SimClock) -> None:
         self._clock = clock
+        self._holds: dict[int, list[Hold]] = {}  # by port
+        self._held = 0  # until when any port is
         self._numbers: dict[Hashable, int] = {}
         self._free: Ints = np.zeros(64, dtype=np.int64)
         self._due: dict[int, list[Thing | Things]] = {}  # by when they arrive
@@ -57,6 +69,27 @@ class Ports:
             if found == len(self._free):
                 self._free = np.concatenate((self._free, np.zeros(found, dtype=np.int64)))
         return found
+
+    # --- collectives ----------------------------------------------------------------------------------------
+
+    def may_be_held(self, port: int, hold: Hold) -> None:
+        self._holds.setdefault(port, []).append(hold)
+
+    def take(self, hold: Hold, begin: int, until: int) -> None:
+        hold.begin, hold.until = begin, until
+        self._held = max(self._held, until)
+
+    def free_at(self, ports: Ints) -> int:
+        """When all that has come to these has passed."""
+        return int(self._free[ports].max())
+
+    def _beside(self, port: int, start: int, took: int) -> int:
+        """When a thing that could begin to pass at `start` does, beside collectives."""
+        holds = [(each.begin, each.until) for each in self._holds.get(port, ()) if each.until > start]
+        for begin, until in sorted(holds):
+            if begin < start + took:
+                start = max(start, until)
+        return start
 
     # --- arrivals -------------------------------------------------------------------------------------------
 
@@ -103,11 +136,16 @@ class Ports:
 
     def _pass_one(self, port: int, took: int, when: int) -> int:
         start = max(int(self._free[port]), when)
+        if start < self._held:
+            start = self._beside(port, start, took)
         self._free[port] = start + took
         return start
 
     def _pass_many(self, ports: Ints, took: Ints, when: int) -> Ints:
         """When each begins to pass. Those of one port stand next to each other, in their order."""
+        if when < self._held:
+            pairs = zip(ports.tolist(), took.tolist(), strict=True)
+            return np.array([self._pass_one(*pair, when) for pair in pairs], dtype=np.int64)
         change = ports[1:] != ports[:-1]
         start = np.maximum(self._free[ports], when)
         if change.all():

@@ -15,13 +15,14 @@ Neighbours: `ports` are what can carry one thing at a time; `bulk` takes content
 matter: `route`, `ways_of`, `taking_part`.
 """
 
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from core.model import Cluster, Island, Layouts, numbered, sends
+from core.model import Cluster, Island, Layout, Layouts, Piece, of_each, sends
 
 from ..hardware import Setup, link
+from .collectives import Collectives
 from .ports import Ports
 
 Name = int
@@ -83,7 +84,7 @@ class Roads:
         oversubscription: float, ports: Ports,
     ) -> None:  # fmt: skip
         self._cluster, self._ways, self._oversubscription = cluster, ways, oversubscription
-        self.ports, self._number = ports, ports.number
+        self.ports, self.collectives = ports, Collectives(cluster, ports, [each.chip for each in ways])
         self._island_of = [island.index for island in cluster.islands for _ in range(island.hosts)]
         # how long the first byte is under way from a card to a card, with the buses at both ends
         self.way = latency + 2 * pcie_latency
@@ -106,6 +107,12 @@ class Roads:
         """Whether they share an uplink of the sender's island with others."""
         return self._oversubscription > 1 and self._island_of[sender] != self._island_of[receiver]
 
+    def _number(self, *name: Any) -> int:
+        """The number of a port, named by its kind, then the host or the devices that have it."""
+        port = self.ports.number(name)
+        self.collectives.add(port, name)
+        return port
+
     # --- from port to port ----------------------------------------------------------------------------------
 
     def _route(self, sender: Name, receiver: Name, sources: Devices = (), targets: Devices = ()) -> Route:
@@ -121,15 +128,15 @@ class Roads:
         ways = self._ways[self._island_of[host]]
         if not sources:
             devices = self._cluster.island_of_host(host).devices_per_host
-            return (Leg(self._number(("own", host)), ways.ici * (devices // ways.chip)),)
+            return (Leg(self._number("own", host), ways.ici * (devices // ways.chip)),)
         if sources == targets and len(sources) == 1:
-            return (Leg(self._number(("memory", sources)), ways.hbm),)
+            return (Leg(self._number("memory", sources), ways.hbm),)
         one, other = _chips(sources, ways), _chips(targets, ways)
         if one == other and len(one) == 1 and ways.core:
-            return (Leg(self._number(("core", one)), ways.core),)
+            return (Leg(self._number("core", one), ways.core),)
         return (
-            Leg(self._number(("from", one)), ways.ici * len(one)),
-            Leg(self._number(("to", other)), ways.ici * len(other), far=True),
+            Leg(self._number("from", one), ways.ici * len(one)),
+            Leg(self._number("to", other), ways.ici * len(other), far=True),
         )
 
     def _over_torus(self, sender: Name, receiver: Name, sources: Devices, targets: Devices) -> Route:
@@ -139,11 +146,11 @@ class Roads:
         one, other = _chips(sources, ways), _chips(targets, ways)
         found = []
         if 0 < len(one) < out.links:
-            found.append(Leg(self._number(("links", one, *out[:2])), ways.ici * len(one)))
-        found.append(Leg(self._number(("side", sender, *out[:2])), ways.ici * out.links, ways.hop))
-        found.append(Leg(self._number(("side in", receiver, *into[:2])), ways.ici * into.links, far=True))
+            found.append(Leg(self._number("links", one, *out[:2]), ways.ici * len(one)))
+        found.append(Leg(self._number("side", sender, *out[:2]), ways.ici * out.links, ways.hop))
+        found.append(Leg(self._number("side in", receiver, *into[:2]), ways.ici * into.links, far=True))
         if 0 < len(other) < into.links:
-            found.append(Leg(self._number(("links in", other, *into[:2])), ways.ici * len(other), far=True))
+            found.append(Leg(self._number("links in", other, *into[:2]), ways.ici * len(other), far=True))
         return tuple(found)
 
     def _over_cards(self, sender: Name, receiver: Name, sources: Devices, targets: Devices) -> Route:
@@ -151,16 +158,16 @@ class Roads:
         here, there = self._ways[one], self._ways[other]
         found = []
         if 0 < len(sources) * here.card < here.nic:
-            found.append(Leg(self._number(("cards", sources)), here.card * len(sources)))
+            found.append(Leg(self._number("cards", sources), here.card * len(sources)))
         if self.by_uplink(sender, receiver):
-            found.append(Leg(self._number(("out", sender)), here.nic))
-            found.append(Leg(self._number(("uplink", one)), self._shared(one), self.way, far=True))
-            found.append(Leg(self._number(("downlink", other)), self._shared(other), far=True))
+            found.append(Leg(self._number("out", sender), here.nic))
+            found.append(Leg(self._number("uplink", one), self._shared(one), self.way, far=True))
+            found.append(Leg(self._number("downlink", other), self._shared(other), far=True))
         else:
-            found.append(Leg(self._number(("out", sender)), here.nic, self.way))
-        found.append(Leg(self._number(("in", receiver)), there.nic, far=True))
+            found.append(Leg(self._number("out", sender), here.nic, self.way))
+        found.append(Leg(self._number("in", receiver), there.nic, far=True))
         if 0 < len(targets) * there.card < there.nic:
-            found.append(Leg(self._number(("cards in", targets)), there.card * len(targets), far=True))
+            found.append(Leg(self._number("cards in", targets), there.card * len(targets), far=True))
         return tuple(found)
 
     def _shared(self, index: int) -> float:
@@ -203,8 +210,9 @@ def _at(island: Island, host: int) -> tuple[int, ...]:
 # --- which devices take part ------------------------------------------------------------------------------------------
 
 
-def _chips(devices: Devices, ways: IslandRoads) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(device // ways.chip for device in devices))
+def _chips(devices: Devices, ways: IslandRoads) -> Devices:
+    """Each named by its first device, since islands differ in how many devices a chip has."""
+    return tuple(dict.fromkeys(device - device % ways.chip for device in devices))
 
 
 class Taking(NamedTuple):
@@ -216,13 +224,20 @@ class Taking(NamedTuple):
     kept: dict[int, Devices]
 
 
+def _sends(source: Layout, target: Layout, sender: Name, hosts: Cluster) -> list[tuple[int, int, Piece]]:
+    """(which device sends a piece, which one gets it first, the piece)."""
+    return [
+        (source.place.device(piece.source), target.place.device(piece.targets[0]), piece)
+        for piece in sends(source, target, sender, hosts)
+    ]
+
+
 @lru_cache(maxsize=1 << 14)
 def taking_part(sources: Layouts, targets: Layouts, sender: Name, hosts: Cluster) -> dict[Name, Taking]:
     """By receiver of what this host sends."""
     found: dict[Name, tuple[dict[int, None], dict[int, None], dict[int, Devices]]] = {}
-    for first, source, target in numbered(sources, targets):
-        for piece in sends(source, target, sender, hosts):
-            one, other = source.place.device(piece.source), target.place.device(piece.targets[0])
+    for first, pieces in of_each(sources, targets, partial(_sends, sender=sender, hosts=hosts)):
+        for one, other, piece in pieces:
             ones, others, kept = found.setdefault(piece.receiver, ({}, {}, {}))
             if one == other:
                 kept[first + piece.number] = (one,)

@@ -35,7 +35,7 @@ from core.transfer import Transfer
 from ..cohort import CohortIsland, HostContents, SharedExecutor, StreamNames, one_root
 from ..engine import Noise, Order, SimClock, Stuck, StuckWatch
 from ..engine import jitter as chance
-from ..hardware import GangWork, Kernel, Profile, Setup, kernel_time
+from ..hardware import GangWork, Kernel, Profile, Setup, kernel_time, road_times
 from ..hosts import (
     CARRIED,
     ControllerProcess,
@@ -111,7 +111,7 @@ class Simulation:
         self.machines = SharedMachines(self, setup)
         self.fabric = Fabric(
             self.clock, self.cluster, self.trace, self.prices, self.longer, self._sizes, self.tell_host,
-            self.machines.computing,
+            self.contents.roads.collectives.wait, self.machines.computing,
         )  # fmt: skip
         self.trouble = FaultInjection(self)
         self.replaying = False  # what hosts did before now is played again: nobody else hears of it
@@ -392,8 +392,9 @@ class Simulation:
         kernel = kernel.on(island.kind) if kernel.durations else kernel
         links = kernel_time(kernel, gang.place, island, chip) - kernel.duration
         self.works.append(GangWork(kernel, gang.place))
+        roads = road_times(kernel, gang.place, island, chip, self.contents.small)
         hosts = spans.count(self.cluster.hosts_of(gang.place)) if kernel.collectives else 1
-        return Takes(kernel.duration, links, kernel.inline, kernel.cores, (hosts - 1).bit_length())
+        return Takes(kernel.duration, links, kernel.inline, kernel.cores, roads, (hosts - 1).bit_length())
 
     def by_host(self, sender: int, receiver: int) -> bool:
         """Whether contents between these processes go through the hosts' CPUs, and not over a torus."""

@@ -20,6 +20,7 @@ from core.model.program import Node, Out, Program, SliceSpec
 from core.protocol import effects as e
 from core.schedule.policy import Deadline, Fifo, Policy, Priority, RoundRobin, Shortest, Stride
 from sim.engine.jitter import Noise
+from sim.hardware.kernels import Collective, Kernel
 from sim.hardware.profiles import Profile, profile
 from sim.hardware.setups import Setup, load
 from sim.hosts.client_process import SimClient
@@ -65,6 +66,8 @@ class Scene(msgspec.Struct):
     window: int = 8
     kind: str = ""  # of devices; "": as the setup has it
     stops: float = 0.0  # how often a run is told to end early
+    reduces: int = 0  # bytes of an all-reduce of each gang that is a collective; 0: it has none
+    slow: bool = False  # links and cards
 
 
 def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)) -> Scene:
@@ -251,12 +254,30 @@ def _whole(value: Any) -> Any:
     return msgspec.structs.replace(value, slice=0)
 
 
+def draw_reducing(drawn: Scene) -> Scene:
+    """Its gangs are mostly collectives, on TPUs or GPUs, and links and cards are slow."""
+    rng = Random(f"reducing {drawn.seed}")
+    drawn.reduces, drawn.slow = rng.choice((1 << 12, 1 << 16, 1 << 20)), True
+    drawn.kind = rng.choice(("", "h100"))
+    drawn.setup = "B" if drawn.kind else drawn.setup
+    return drawn
+
+
+def kernels(scene: Scene) -> dict[str, Kernel]:
+    each = [one for program in scene.programs for one in program.computations if scene.reduces and one.collective]
+    reduce = Collective("all-reduce", scene.reduces)
+    return {one.key: Kernel(one.name, one.cost // one.steps // 10, (reduce,)) for one in each}
+
+
 def setup(scene: Scene) -> Setup:
     more: dict[str, Any] = {"memory": scene.memory} if scene.memory else {}
     if scene.kind:
         more["kind"] = scene.kind
     if scene.oversubscription > 1:
         more["dcn"] = {"oversubscription": scene.oversubscription}
+    if scene.slow:
+        more["ici_bandwidth"] = "1 GB/s"
+        more["dcn"] = {"bandwidth": "1 GB/s", **more.get("dcn", {})}
     return load(
         scene.setup, hosts=scene.hosts, devices_per_host=scene.devices_per_host, islands=scene.islands,
         shared=scene.shared, **more,
@@ -271,6 +292,7 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
         noise=scene.noise, config=config, times=RareTimes(lease=3 * MS, form=MS, join=MS, restart=MS, beat=MS),
         faults=[*[Fault(*trouble) for trouble in scene.troubles], *scene.faults], chunk=scene.chunk, pool=1 << 20,
     )  # fmt: skip
+    sim.kernels.update(kernels(scene))
     users = [User(sim, scene, number, moves) for number in range(scene.clients)]
     for user in users:
         sim.env.process(user.live())

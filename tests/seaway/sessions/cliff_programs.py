@@ -296,6 +296,36 @@ def pipeline(play: Play, size: int) -> None:
                 return
 
 
+def exchange(play: Play, number: int) -> None:
+    """Two halves of the devices send each other a tree of so many alike arrays, 64 MiB for each host in all."""
+    nbytes = (64 << 20) * play.hosts // 2
+    with play.session() as session:
+        play.watch(session)
+        homes = [sw.slice(devices=play.devices // 2) for _ in range(2)]
+        splits = [home.sharding("x") for home in homes]
+        tree = [np.broadcast_to(np.float32(0), nbytes // 4 // number)] * number
+        made = [
+            sw.synthetic(f"gradients {at}", devices=homes[at], duration=DURATION, out=tree, out_shardings=splits[at])
+            for at in range(2)
+        ]
+        update = [
+            sw.synthetic(f"update {at}", devices=homes[at], duration=DURATION, out=scalar(),
+                         in_shardings=(splits[at], splits[at]))
+            for at in range(2)
+        ]  # fmt: skip
+
+        @sw.program
+        def step() -> Any:
+            both = [one() for one in made]
+            return [update[at](both[at], sw.put(both[1 - at], homes[at], splits[at])) for at in range(2)]
+
+        play.made(0)
+        while True:
+            sw.block_until_ready(step())
+            if play.made(4):
+                return
+
+
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 

@@ -84,6 +84,9 @@ ROWS = {
         programs.pipeline, (1, 2), FLAT, 1, "exact",
         gangs=lambda size: 256, warm=none, hosts=lambda hosts, most: programs.STAGES * hosts,
     ),
+    "exchange": Row(
+        programs.exchange, (2, 8), bound=1.3, against="exact", gangs=lambda number: 4, warm=none, hosts=most_hosts
+    ),
     "fault-later": Row(programs.fault_later),
     "fault-later-read": Row(programs.fault_later_read, bound=READ_LATER),
     "fault-later-sharded": Row(partial(programs.fault_later_read, like="sharded"), bound=READ_LATER),

@@ -67,6 +67,14 @@ def test_contents_take_the_same_time(seed: int) -> None:
     assert_equal(scene.draw(seed), moves=True)
 
 
+@given(seed=SEEDS)
+@examples(4)
+def test_collectives_and_contents_wait_for_each_other_in_the_same_way(seed: int) -> None:
+    """On links, or on slow cards, sometimes with faults: what is played again waits as long as before."""
+    drawn = (move_scene.draw, move_scene.draw, fault_scene.draw, scene.draw)[seed % 4](seed)
+    scene.assert_equal(scene.draw_reducing(drawn))
+
+
 TROUBLES = ("crash_host", "slow", "leave_host")
 
 
@@ -111,6 +119,7 @@ def test_another_seed_gives_other_jitter() -> None:
     [
         lambda seed: scene.draw(seed, troubles=TROUBLES if seed % 2 else ("slow",)), move_scene.draw, wide_scene.draw,
         wide_scene.draw_mixed, fault_scene.draw, lambda seed: fault_scene.draw(seed, after=60),
+        lambda seed: scene.draw_reducing(move_scene.draw(seed)),
     ],
 )  # fmt: skip
 @given(seed=SEEDS)

@@ -125,7 +125,7 @@ def calibration(folder: Path) -> Path:
         Figure("latency", 40_000.0, "ns", 0.1, "timed", "dcn.latency"),
         Figure("network", 1e10, "B/s", 0.1, "timed", "machine.nic_bandwidth"),
     ]
-    made = Calibration("cpu", 2, 2, 2, 8, "this machine", tuple(figures), ("stall",))
+    made = Calibration("cpu", 2, 2, 4, 2, 8, "this machine", tuple(figures), ("stall",))
     return made.save(folder / "mine.toml")
 
 

@@ -11,6 +11,8 @@ from sim.hardware import Chip, Kernel, Setup, kernel_time
 
 
 class IdleCluster:
+    """What computations take on this cluster while nothing else runs."""
+
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._places: dict[SliceSpec, tuple[Place, int] | None] = {}

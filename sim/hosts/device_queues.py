@@ -27,7 +27,7 @@ class Takes(NamedTuple):
 
     own: nanoseconds that each device computes. links: nanoseconds that it waits for links. inline: whether the thread
     that enqueues the gang computes it. cores: how many of its host's cores it keeps busy, on average. roads: for how
-    long it takes the links and the cards on which contents move, too (`sim.network.collectives`); None: neither.
+    long it takes the links and the cards on which contents move, too (`sim.network.held_roads`); None: neither.
     rounds: of messages in a sum over its hosts.
     """
 

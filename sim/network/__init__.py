@@ -2,7 +2,7 @@
 
 network          control messages: in order on each connection, after latency, serialisation and jitter
 bulk, ports      array contents on their way: what ports carry, one after another
-collectives      what the collectives of gangs take of these ports
+held_roads       what the collectives of gangs take of these ports
 roads            which ports lie between two devices: links of a torus, network cards and PCIe, uplinks
 message_sizes    how many bytes a message has on the wire
 """

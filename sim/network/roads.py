@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from core.model import Cluster, Island, Layout, Layouts, Piece, of_each, sends
 
 from ..hardware import Setup, link
-from .collectives import Collectives
+from .held_roads import Collectives
 from .ports import Ports
 
 Name = int

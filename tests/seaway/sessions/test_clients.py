@@ -283,6 +283,28 @@ def test_nothing_hangs_when_the_session_closes_in_disorder(make: Callable[[sw.Se
     assert time.monotonic() - began < 10
 
 
+# --- clients that wait for their turn -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("uses", [False, True])
+def test_a_client_says_that_it_waits_for_one_that_does_not_use_its_turn_but_for_none_that_does(
+    uses: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seaway.sessions.simulated.turns.PATIENCE", 0.2)
+
+    def busy() -> None:
+        until = time.monotonic() + 0.6
+        while time.monotonic() < until:
+            if uses:
+                step(ZERO)
+
+    with small() as s:
+        first = s.spawn(busy, name="busy")
+        s.spawn(loop, 1, name="other").result()
+        first.result()
+    assert ("other waits for its turn, which busy has had for" in capsys.readouterr().err) is not uses
+
+
 # --- times without news -------------------------------------------------------------------------------------------
 
 

@@ -115,7 +115,7 @@ def test_so_do_two_slices_and_the_transfer_between_them(tmp_path: Path) -> None:
     make, read = (
         sw.jit(
             lambda x: x, devices=home, in_shardings=home.sharding("x"), out_shardings=home.sharding("x"),
-            cost=Kernel("k", MS, (Collective("all-reduce", MIB),)), name=name,
+            cost=Kernel("k", MS, (Collective("all-reduce", MIB >> 4),)), name=name,
         )
         for name, home in (("make", here), ("read", there))
     )  # fmt: skip

@@ -80,13 +80,13 @@ def test_a_slice_does_not_move_to_where_its_computations_have_no_time() -> None:
 
 
 def test_timed_devices_take_the_time_of_their_kind() -> None:
-    step = sw.synthetic("step", devices=2, duration={"cpu": "30ms", "v4": "1ms"})
+    step = sw.synthetic("step", devices=2, duration={"cpu": "30ms", "v4": "90ms"})
     with sw.local(hosts=1, devices_per_host=2, platform="timed") as s:
         step(ZERO).block_until_ready()
         elsewhere = sw.synthetic("other", devices=2, duration={"v4": "1ms"})
         with pytest.raises(sw.errors.RunError, match=r"'other' has a time on v4, tpu-v4, .*'cpu'"):
             elsewhere(ZERO).block_until_ready()
-    assert 30_000 <= took(s)[0] < 40_000
+    assert 30_000 <= took(s)[0] < 90_000
 
 
 def test_the_times_of_kinds_have_units() -> None:

@@ -166,7 +166,8 @@ class ChakraWriter:
         total = self._alone(row) if facts.lone[row] else int(facts.end[row]) - began
         if work is None:
             work = StepWork(Place(0, ()), total)
-        steps = max(1, round(total / work.takes)) if work.takes else 1
+        fit = round(total / work.takes) if work.takes else 1
+        steps = max(1, min(fit, work.steps))  # it was cut to as many as fit, or waited for links
         own = max(0, total - steps * (work.takes - work.duration))  # on a slow host all of it takes longer
         each = [own * (number + 1) // steps - own * number // steps for number in range(steps)]
         return WrittenGang(str(facts.words[facts.gangs["step"][row]]), began, each, work)

@@ -39,6 +39,7 @@ class StepWork(msgspec.Struct, frozen=True):
     flops: float = 0.0
     hbm_bytes: float = 0.0
     collectives: tuple[LinkUse, ...] = ()
+    steps: int = 1  # that its gang has; it may be cut to fewer
 
     @property
     def takes(self) -> int:
@@ -70,12 +71,12 @@ def of_simulation(sim: Simulation) -> GangWorks:
     seqs, works = (np.array(column, dtype=np.int64) for column in sim.worked)
     found, first = np.unique(seqs, return_index=True)  # what is ordered again is noted again
     steps = []
-    for kernel, place in sim.works:
+    for kernel, place, most in sim.works:
         island, chip = sim.cluster.islands[place.island], sim.setup.chips[place.island]
         alone = [msgspec.structs.replace(one, count=1, hidden=0) for one in kernel.collectives]
         uses = [
             LinkUse(one, collective_time(each, place, island, chip))
             for one, each in zip(kernel.collectives, alone, strict=True)
         ]
-        steps.append(StepWork(place, kernel.duration, kernel.flops, kernel.hbm_bytes, tuple(uses)))
+        steps.append(StepWork(place, kernel.duration, kernel.flops, kernel.hbm_bytes, tuple(uses), most))
     return GangWorks(found, works[first], steps)

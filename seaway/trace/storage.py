@@ -353,7 +353,8 @@ def check_works(works: GangWorks) -> None:
         grids = step.place.grids
         sizes = [step.duration, *(n for use in step.collectives for n in (use.takes, use.collective.nbytes))]
         fits = all(len(grid.shape) == len(grid.strides) and min(grid.shape, default=1) > 0 for grid in grids)
-        if not fits or not 0 < step.place.size <= MOST_DEVICES or not all(0 <= size < FAR for size in sizes):
+        counts = 0 < step.steps < FAR and 0 < step.place.size <= MOST_DEVICES
+        if not fits or not counts or not all(0 <= size < FAR for size in sizes):
             raise Senseless("its works have a number that cannot be")
         if any(not 0 < each <= MOST_DEVICES for pair in levels for each in pair):
             raise Senseless("its works have groups that cannot be")

@@ -60,3 +60,4 @@ class GangWork(NamedTuple):
 
     kernel: Kernel
     place: Place
+    steps: int

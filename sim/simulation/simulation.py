@@ -391,7 +391,7 @@ class Simulation:
         chip = self.setup.chips[island.index]
         kernel = kernel.on(island.kind) if kernel.durations else kernel
         links = kernel_time(kernel, gang.place, island, chip) - kernel.duration
-        self.works.append(GangWork(kernel, gang.place))
+        self.works.append(GangWork(kernel, gang.place, gang.steps))
         roads = road_times(kernel, gang.place, island, chip, self.contents.small)
         hosts = spans.count(self.cluster.hosts_of(gang.place)) if kernel.collectives else 1
         return Takes(kernel.duration, links, kernel.inline, kernel.cores, roads, (hosts - 1).bit_length())

@@ -67,7 +67,7 @@ class ThreadTurns:
         self._inside = False  # the holder runs code of this module, not the user's
         self._timed = 0  # threads that wait for what happens in simulated time, not for other threads
         self._count = 0
-        self._uses = 0  # how often the turn was handed over, or its holder called
+        self._switches = 0
         self._lock = threading.RLock()
         self._mine = threading.local()  # each thread's `party`
         self._watcher: threading.Thread | None = None
@@ -165,18 +165,18 @@ class ThreadTurns:
             return found
 
     def _hand_to(self, party: TurnThread) -> None:
-        self._uses += 1
+        self._switches += 1
         self._holder = party
         party.signal.give()
 
     def _pause(self, me: TurnThread) -> None:
         while True:
-            uses = self._uses
+            before = self._switches, self._sim.now
             try:
                 me.signal.wait(PATIENCE)
                 break
             except Empty:
-                if self._uses == uses:  # else the turn is used, and a long simulation has not come to this thread yet
+                if (self._switches, self._sim.now) == before:  # else the simulation goes on, and is long
                     self._complain(me)
         self._check()
 
@@ -197,7 +197,6 @@ class ThreadTurns:
                 self._holder = me
             if self._holder is me:
                 self._inside = True
-                self._uses += 1
                 return me
             self._line.append(me)
             self._start_watcher()
@@ -317,8 +316,8 @@ class ThreadTurns:
             with self._lock:
                 holder = self._holder
                 where = None if holder is None or self._inside else _waits_at(holder.thread)
-                if holder is None or where is None or (where, self._uses) != seen:
-                    seen, looks = (where, self._uses), 0
+                if holder is None or where is None or (where, self._switches) != seen:
+                    seen, looks = (where, self._switches), 0
                     continue
                 looks += 1
                 if looks < LOOKS:

@@ -286,23 +286,22 @@ def test_nothing_hangs_when_the_session_closes_in_disorder(make: Callable[[sw.Se
 # --- clients that wait for their turn -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("uses", [False, True])
-def test_a_client_says_that_it_waits_for_one_that_does_not_use_its_turn_but_for_none_that_does(
-    uses: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("simulates", [False, True])
+def test_a_client_says_that_it_waits_for_one_that_lets_no_time_pass_but_not_for_one_that_simulates_for_long(
+    simulates: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("seaway.sessions.simulated.turns.PATIENCE", 0.2)
 
     def busy() -> None:
         until = time.monotonic() + 0.6
         while time.monotonic() < until:
-            if uses:
-                step(ZERO)
+            if simulates:
+                step(ZERO).block_until_ready()
+            sum(range(100_000))  # most of its time is the user's
 
     with small() as s:
-        first = s.spawn(busy, name="busy")
-        s.spawn(loop, 1, name="other").result()
-        first.result()
-    assert ("other waits for its turn, which busy has had for" in capsys.readouterr().err) is not uses
+        s.spawn(busy, name="busy").result()
+    assert ("MainThread waits for its turn, which busy has had for" in capsys.readouterr().err) is not simulates
 
 
 # --- times without news -------------------------------------------------------------------------------------------

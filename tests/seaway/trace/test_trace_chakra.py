@@ -140,7 +140,7 @@ def test_without_a_simulation_a_gang_is_one_node_of_its_whole_time(tmp_path: Pat
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("duration", -1), ("duration", 1 << 63), ("duration", "long"), ("place", [0, [[0, [4], [1, 1]]]]),
+        ("duration", -1), ("duration", 1 << 63), ("steps", 0), ("duration", "long"), ("place", [0, [[0, [4], [1, 1]]]]),
         ("place", [0, [[0, [1 << 40], [1]]]]), ("place", [0, []]),
         ("collectives", [{"takes": 1, "collective": {"kind": "all-reduce", "nbytes": 4, "groups": [[0, 1]]}}]),
         ("collectives", [{"takes": 1, "collective": {"kind": "gossip", "nbytes": 4}}]),
